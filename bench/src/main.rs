@@ -59,21 +59,21 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Bench {
-    Relay(relay::Options),
-    Edge(edge::Options),
-    Line(line::Options),
+    Relay(relay::RelayOptions),
+    Edge(edge::EdgeOptions),
+    Line(line::LineOptions),
     #[command(hide = true)]
-    LineProxy(line::proxy::Options),
-    Networks(networks::Options),
-    Kernels(kernels::Options),
-    Decode(decode::Options),
-    Worst(worst::Options),
-    Figures(figures::Options),
-    Bats(bats::Options),
-    Gpu(gpu::Options),
+    LineProxy(line::proxy::ProxyOptions),
+    Networks(networks::NetworksOptions),
+    Kernels(kernels::KernelsOptions),
+    Decode(decode::DecodeOptions),
+    Worst(worst::WorstOptions),
+    Figures(figures::FiguresOptions),
+    Bats(bats::BatsOptions),
+    Gpu(gpu::GpuOptions),
     #[cfg(feature = "fpga-sim")]
-    Fpga(fpga::Options),
-    Secure(secure::Options),
+    Fpga(fpga::FpgaOptions),
+    Secure(secure::SecureOptions),
 }
 
 fn main() -> ExitCode {

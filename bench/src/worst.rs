@@ -43,7 +43,7 @@ use crate::results::write_json;
 #[command(after_long_help = "Examples:
   cargo run --release -p bench -- worst --quick
   cargo run --release -p bench -- worst --json bench/results/worst.json")]
-pub struct Options {
+pub struct WorstOptions {
     /// Also write everything to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -57,7 +57,7 @@ pub struct Options {
 
 /// A node under one kind of packets, in microseconds.
 #[derive(Serialize)]
-struct Row {
+struct NodeTimes {
     code: String,
     node: &'static str,
     packets: usize,
@@ -76,11 +76,11 @@ struct Row {
 }
 
 #[derive(Serialize)]
-struct Report {
+struct WorstCaseReport {
     machine: Machine,
     aim_micros: f64,
     rounds: usize,
-    rows: Vec<Row>,
+    rows: Vec<NodeTimes>,
 }
 
 /// Input of a call: an IP packet for a source, or a UDP payload from a neighbour, with its time.
@@ -321,7 +321,7 @@ fn row(
     inputs: &[Input],
     maker: &mut PlanMaker,
     rounds: usize,
-) -> (Row, Recording) {
+) -> (NodeTimes, Recording) {
     let recording = record(params, inputs, maker);
     let taken = time(params, inputs, &recording, rounds);
     let all = || taken.iter().zip(&recording.completing);
@@ -335,7 +335,7 @@ fn row(
     let worst_completing = completing.map(|(taken, units)| micros(rest(taken, *units)));
     let mut sorted: Vec<u64> = taken.iter().map(|taken| taken.nanos).collect();
     sorted.sort_unstable();
-    let row = Row {
+    let row = NodeTimes {
         code: code.to_owned(),
         node,
         packets: inputs.len(),
@@ -350,7 +350,7 @@ fn row(
 }
 
 /// Source, relay and sink of one code, and a source under feedback.
-fn rows(name: &str, params: &FlowParams, count: u32, rounds: usize) -> Vec<Row> {
+fn rows(name: &str, params: &FlowParams, count: u32, rounds: usize) -> Vec<NodeTimes> {
     let mut maker = PlanMaker::new();
     let role = |role| FlowParams { role, ..params.clone() };
     let source = role(Role::Source { tunnel: TunnelId(0) });
@@ -461,7 +461,7 @@ fn cases() -> Vec<(String, FlowParams)> {
 ///
 /// # Errors
 /// [`BenchError`]: one sentence, with the fix if there is one.
-pub fn run(options: &Options) -> Result<(), BenchError> {
+pub fn run(options: &WorstOptions) -> Result<(), BenchError> {
     let core = choose_core(options.core)?;
     cores::pin(core)?;
     let machine = Machine::describe();
@@ -474,7 +474,7 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
     let mut all = Vec::new();
     for (name, params) in cases() {
         for row in rows(&name, &params, count, rounds) {
-            let Row { code, node, packets, median, worst, worst_multiplying, .. } = &row;
+            let NodeTimes { code, node, packets, median, worst, worst_multiplying, .. } = &row;
             let completing = row.worst_completing.zip(row.completing_multiplying);
             let completing =
                 completing.map_or("-".into(), |(rest, own)| format!("{rest:.1} ({own:.1})"));
@@ -490,7 +490,7 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
         all.len()
     );
     if let Some(path) = &options.json {
-        let report = Report { machine, aim_micros: AIM_MICROS, rounds, rows: all };
+        let report = WorstCaseReport { machine, aim_micros: AIM_MICROS, rounds, rows: all };
         write_json(path, &report)?;
     }
     Ok(())

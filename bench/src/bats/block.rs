@@ -11,7 +11,7 @@ use crate::kernels::memory::Layout;
 
 /// Size of a block, its batches and its symbols.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Shape {
+pub struct BlockShape {
     /// Source symbols (K).
     pub symbols: usize,
     /// Coded symbols of a batch (M).
@@ -20,16 +20,16 @@ pub struct Shape {
     pub bytes: usize,
 }
 
-impl Shape {
+impl BlockShape {
     /// The one that targets are about.
-    pub const TARGET: Shape = Shape { symbols: 256, batch_size: 16, bytes: 1428 };
+    pub const TARGET: BlockShape = BlockShape { symbols: 256, batch_size: 16, bytes: 1428 };
 
     /// Those of the published table, the one of the targets first.
-    pub fn published() -> Vec<Shape> {
-        let mut shapes = vec![Shape::TARGET];
+    pub fn published() -> Vec<BlockShape> {
+        let mut shapes = vec![BlockShape::TARGET];
         for (symbols, batch_size) in [(256, 16), (256, 32), (1024, 16), (1024, 32)] {
             let sizes = [1428, 1024, 256, 64].into_iter();
-            shapes.extend(sizes.map(|bytes| Shape { symbols, batch_size, bytes }));
+            shapes.extend(sizes.map(|bytes| BlockShape { symbols, batch_size, bytes }));
         }
         shapes.remove(1);
         shapes
@@ -39,7 +39,7 @@ impl Shape {
 /// A block that everybody works on.
 pub struct Block {
     /// Its size.
-    pub shape: Shape,
+    pub shape: BlockShape,
     /// The source symbols.
     pub sources: Vec<&'static [u8]>,
     /// Of everything random about it.
@@ -48,7 +48,7 @@ pub struct Block {
 
 impl Block {
     /// A block of random bytes.
-    pub fn draw(shape: Shape, seed: u64) -> Block {
+    pub fn draw(shape: BlockShape, seed: u64) -> Block {
         let mut random = SmallRng::seed_from_u64(seed);
         let sources = Layout::packed(shape.symbols, shape.bytes).random(&mut random);
         Block { shape, sources, seed }
@@ -101,8 +101,8 @@ impl Variant {
     ///
     /// # Errors
     /// There is none of this shape.
-    pub fn code(&self, shape: Shape) -> Result<Code, ParamsError> {
-        let Shape { symbols: source_symbols, batch_size, .. } = shape;
+    pub fn code(&self, shape: BlockShape) -> Result<Code, ParamsError> {
+        let BlockShape { symbols: source_symbols, batch_size, .. } = shape;
         let params =
             Params { source_symbols, batch_size, profile: self.profile, ..Params::default() };
         match self.is_paper {

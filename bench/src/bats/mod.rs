@@ -25,8 +25,8 @@ use crate::kernels::{choose_core, millis};
 use crate::machine::Machine;
 use crate::progress;
 use crate::results::write_json;
-use block::Shape;
-use rows::Row;
+use block::BlockShape;
+use rows::BatsContest;
 
 /// Measure encoding and decoding of BATS blocks against the core's limit and RaptorQ
 ///
@@ -46,7 +46,7 @@ use rows::Row;
   cargo run --release -p bench -- bats --quick
   cargo run --release -p bench -- bats --symbols 512 --bytes 1000
   cargo run --release -p bench -- bats --json bench/results/bats.json")]
-pub struct Options {
+pub struct BatsOptions {
     /// Also write everything, each sample included, to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -80,7 +80,7 @@ pub struct Options {
 ///
 /// # Errors
 /// [`BenchError`]: one sentence, with the fix if there is one.
-pub fn run(options: &Options) -> Result<(), BenchError> {
+pub fn run(options: &BatsOptions) -> Result<(), BenchError> {
     let (rounds, seconds) = match options.quick {
         true => (9, 0.5e-3),
         false => (usize::from(options.rounds), options.millis / 1e3),
@@ -91,14 +91,14 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
     let products = CoreLimits::measure(rounds.min(LIMIT_ROUNDS_MAX), seconds).products();
     let shapes = shapes(options);
     let bar = progress::bar("making blocks", shapes.len());
-    let mut rows: Vec<Row> = Vec::new();
+    let mut rows: Vec<BatsContest> = Vec::new();
     for shape in bar.wrap_iter(shapes.into_iter()) {
         rows.extend(rows::build(shape, options.seed, products)?);
     }
     for round in progress::bar("rounds", rounds).wrap_iter(0..rounds) {
         rows.iter_mut().for_each(|row| row.round(round, seconds));
     }
-    let rows: Vec<_> = rows.into_iter().map(Row::measured).collect();
+    let rows: Vec<_> = rows.into_iter().map(BatsContest::measured).collect();
     println!("{}, kernel {}\n", machine.heading(), Kernel::best().name());
     println!("{}", report::tables(&rows));
     if let Some(path) = &options.json {
@@ -120,16 +120,16 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
 }
 
 /// The requested shape, or the shapes of the published table.
-fn shapes(options: &Options) -> Vec<Shape> {
-    let &Options { symbols, batch_size, bytes, .. } = options;
+fn shapes(options: &BatsOptions) -> Vec<BlockShape> {
+    let &BatsOptions { symbols, batch_size, bytes, .. } = options;
     if symbols.is_none() && batch_size.is_none() && bytes.is_none() {
-        return Shape::published();
+        return BlockShape::published();
     }
     let or = |asked: Option<u16>, usual| asked.map_or(usual, usize::from);
-    vec![Shape {
-        symbols: or(symbols, Shape::TARGET.symbols),
-        batch_size: or(batch_size, Shape::TARGET.batch_size),
-        bytes: or(bytes, Shape::TARGET.bytes),
+    vec![BlockShape {
+        symbols: or(symbols, BlockShape::TARGET.symbols),
+        batch_size: or(batch_size, BlockShape::TARGET.batch_size),
+        bytes: or(bytes, BlockShape::TARGET.bytes),
     }]
 }
 

@@ -1,13 +1,13 @@
 //! Result tables.
 
-use crate::bats::block::{Shape, Variant};
+use crate::bats::block::{BlockShape, Variant};
 use crate::bats::rows::{Figures, Measured, Target, Task, Verdict};
 use crate::kernels::contest::{Role, number};
 
 /// All contestants at the targets' shape, the default code at all shapes, and the targets.
 pub fn tables(rows: &[Measured]) -> String {
     let mut lines = Vec::new();
-    if rows.iter().any(|row| row.shape == Shape::TARGET) {
+    if rows.iter().any(|row| row.shape == BlockShape::TARGET) {
         lines.extend(everybody(rows));
         lines.push(String::new());
     }
@@ -25,7 +25,7 @@ fn everybody(rows: &[Measured]) -> Vec<String> {
         "| job | code (mean degree) | who | Gbit/s, median | best | Recoded / it (8 of 10 rounds) |",
         "|---|---|---|---:|---:|---:|",
     );
-    for row in rows.iter().filter(|row| row.shape == Shape::TARGET) {
+    for row in rows.iter().filter(|row| row.shape == BlockShape::TARGET) {
         for figures in &row.contestants {
             lines.push(format!(
                 "| {} | {} ({:.1}) | {} | {} | {} | {} |",
@@ -51,7 +51,7 @@ fn shapes(rows: &[Measured]) -> Vec<String> {
     let of =
         |job| rows.iter().filter(move |row| row.job == job && row.code == Variant::DEFAULT.name);
     for (encode, decode) in of(Task::Encode).zip(of(Task::Decode)) {
-        let Shape { symbols, batch_size, bytes } = encode.shape;
+        let BlockShape { symbols, batch_size, bytes } = encode.shape;
         lines.push(format!(
             "| {symbols} | {batch_size} | {bytes} | {:.1} | {} | {} | {} | {} | {} |",
             encode.mean_degree,

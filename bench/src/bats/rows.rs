@@ -2,16 +2,16 @@
 
 use serde::Serialize;
 
-use crate::bats::block::{Block, Shape, Variant};
+use crate::bats::block::{Block, BlockShape, Variant};
 use crate::bats::{decode, encode};
 use crate::error::BenchError;
 use crate::kernels::contest::{Contestant, LeftOut, Role};
 use crate::kernels::limits::Ceiling;
 
 /// A job; this project's contestant comes first.
-pub struct Row {
+pub struct BatsContest {
     job: Task,
-    shape: Shape,
+    shape: BlockShape,
     variant: Variant,
     mean_degree: f64,
     contestants: Vec<Contestant>,
@@ -45,7 +45,7 @@ pub struct Measured {
     pub job: Task,
     pub code: &'static str,
     #[serde(flatten)]
-    pub shape: Shape,
+    pub shape: BlockShape,
     pub mean_degree: f64,
     pub unit: &'static str,
     pub contestants: Vec<Figures>,
@@ -81,35 +81,43 @@ pub struct Verdict {
 ///
 /// # Errors
 /// If this project's code computes a wrong result.
-pub fn build(shape: Shape, seed: u64, products: Ceiling) -> Result<Vec<Row>, BenchError> {
+pub fn build(
+    shape: BlockShape,
+    seed: u64,
+    products: Ceiling,
+) -> Result<Vec<BatsContest>, BenchError> {
     let block = Block::draw(shape, seed);
-    let variants: &[Variant] = match shape == Shape::TARGET {
+    let variants: &[Variant] = match shape == BlockShape::TARGET {
         true => &Variant::ALL,
         false => &[Variant::DEFAULT],
     };
     let mut rows = Vec::new();
     for &variant in variants {
-        rows.push(Row::encode(variant, &block, products)?);
-        rows.push(Row::decode(variant, &block)?);
+        rows.push(BatsContest::encode(variant, &block, products)?);
+        rows.push(BatsContest::decode(variant, &block)?);
     }
     Ok(rows)
 }
 
-impl Row {
-    fn encode(variant: Variant, block: &Block, products: Ceiling) -> Result<Row, BenchError> {
+impl BatsContest {
+    fn encode(
+        variant: Variant,
+        block: &Block,
+        products: Ceiling,
+    ) -> Result<BatsContest, BenchError> {
         let code = variant.code(block.shape)?;
         let mean_degree = code.mean_degree();
         let ceiling = products.contestant(block.shape.bytes, 8.0 / mean_degree);
         let contestants = vec![encode::contestant(code, block)?, ceiling];
-        let row = Row::new(Task::Encode, variant, block, mean_degree, contestants);
+        let row = BatsContest::new(Task::Encode, variant, block, mean_degree, contestants);
         Ok(row.challenge(encode::raptorq(block)))
     }
 
-    fn decode(variant: Variant, block: &Block) -> Result<Row, BenchError> {
+    fn decode(variant: Variant, block: &Block) -> Result<BatsContest, BenchError> {
         let code = variant.code(block.shape)?;
         let mean_degree = code.mean_degree();
         let contestants = vec![decode::contestant(code, block)?];
-        let row = Row::new(Task::Decode, variant, block, mean_degree, contestants);
+        let row = BatsContest::new(Task::Decode, variant, block, mean_degree, contestants);
         Ok(row.challenge(decode::raptorq(block)).challenge(decode::raptorq_repair(block)))
     }
 
@@ -119,18 +127,18 @@ impl Row {
         block: &Block,
         mean_degree: f64,
         contestants: Vec<Contestant>,
-    ) -> Row {
+    ) -> BatsContest {
         let shape = block.shape;
-        let targets: &[Target] = match (job, shape == Shape::TARGET && variant == Variant::DEFAULT)
-        {
-            (_, false) => &[],
-            (Task::Encode, true) => &ENCODE_TARGETS,
-            (Task::Decode, true) => &DECODE_TARGETS,
-        };
-        Row { job, shape, variant, mean_degree, contestants, left_out: Vec::new(), targets }
+        let targets: &[Target] =
+            match (job, shape == BlockShape::TARGET && variant == Variant::DEFAULT) {
+                (_, false) => &[],
+                (Task::Encode, true) => &ENCODE_TARGETS,
+                (Task::Decode, true) => &DECODE_TARGETS,
+            };
+        BatsContest { job, shape, variant, mean_degree, contestants, left_out: Vec::new(), targets }
     }
 
-    fn challenge(mut self, rival: Result<Contestant, LeftOut>) -> Row {
+    fn challenge(mut self, rival: Result<Contestant, LeftOut>) -> BatsContest {
         match rival {
             Ok(rival) => self.contestants.push(rival),
             Err(LeftOut(reason)) => self.left_out.push(reason),

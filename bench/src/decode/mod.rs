@@ -45,7 +45,7 @@ use stream::Window;
 #[command(after_long_help = "Examples:
   cargo run --release -p bench -- decode --quick
   cargo run --release -p bench -- decode --json bench/results/decode.json")]
-pub struct Options {
+pub struct DecodeOptions {
     /// Also write everything, each sample included, to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -77,7 +77,7 @@ pub struct Options {
 }
 
 /// Contestants that decode generations of one size.
-struct Row {
+struct DecodeContest {
     n: usize,
     bytes: usize,
     kernels: Contestant,
@@ -122,7 +122,7 @@ struct Figures {
 ///
 /// # Errors
 /// [`BenchError`]: one sentence, with the fix if there is one.
-pub fn run(options: &Options) -> Result<(), BenchError> {
+pub fn run(options: &DecodeOptions) -> Result<(), BenchError> {
     let (rounds, seconds) = match options.quick {
         true => (9, 0.5e-3),
         false => (usize::from(options.rounds), options.millis / 1e3),
@@ -133,15 +133,16 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
     let mut random = SmallRng::seed_from_u64(options.seed);
     let sizes = options.sizes.iter().map(|size| usize::from(*size));
     let bytes = usize::from(options.bytes);
-    let mut rows =
-        sizes.map(|n| Row::build(n, bytes, &mut random)).collect::<Result<Vec<_>, _>>()?;
+    let mut rows = sizes
+        .map(|n| DecodeContest::build(n, bytes, &mut random))
+        .collect::<Result<Vec<_>, _>>()?;
     let windows = options.windows.iter().map(|n| StreamRow::build(usize::from(*n), &mut random));
     let mut streams = windows.collect::<Result<Vec<_>, _>>()?;
     for round in 0..rounds {
         rows.iter_mut().for_each(|row| row.round(round, seconds));
         streams.iter_mut().for_each(|row| row.round(round, seconds));
     }
-    let rows = rows.into_iter().map(Row::measured).collect::<Result<Vec<_>, _>>()?;
+    let rows = rows.into_iter().map(DecodeContest::measured).collect::<Result<Vec<_>, _>>()?;
     let streams =
         streams.into_iter().map(StreamRow::measured).collect::<Result<Vec<_>, BenchError>>()?;
     println!("{}\n{}\n\n{}", machine.heading(), table(&rows), table(&streams));
@@ -161,12 +162,12 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
     Ok(())
 }
 
-impl Row {
-    fn build(n: usize, bytes: usize, random: &mut SmallRng) -> Result<Row, BenchError> {
+impl DecodeContest {
+    fn build(n: usize, bytes: usize, random: &mut SmallRng) -> Result<DecodeContest, BenchError> {
         let source = dataplane::generation(n, bytes)?;
         let job = Decoding::of(source.symbols.clone(), random);
         let (dataplane, delivery) = dataplane::contestant(&job, &source)?;
-        Ok(Row {
+        Ok(DecodeContest {
             n,
             bytes,
             kernels: job.ours(Kernel::best())?,

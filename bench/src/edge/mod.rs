@@ -17,7 +17,7 @@ use crate::machine::Machine;
 use crate::results::write_json;
 use bed::Bed;
 use contender::Contender;
-use report::{Report, Series};
+use report::{EdgeReport, Series};
 
 /// Measure TCP through a tunnel over a clean cable, on the cores of this machine
 ///
@@ -35,7 +35,7 @@ use report::{Report, Series};
   cargo install boringtun-cli --root target/rivals
   cargo run --release -p bench -- edge --quick
   cargo run --release -p bench -- edge --json bench/results/edge.json")]
-pub struct Options {
+pub struct EdgeOptions {
     /// Also write everything, each sample included, to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -61,7 +61,7 @@ pub struct Options {
 ///
 /// # Errors
 /// [`BenchError`]: one sentence, with the fix if there is one.
-pub fn run(options: &Options) -> Result<(), BenchError> {
+pub fn run(options: &EdgeOptions) -> Result<(), BenchError> {
     if !rustix::process::geteuid().is_root() {
         return Err(BenchError::NotRoot);
     }
@@ -70,7 +70,7 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
         false => (options.seconds, options.rounds),
     };
     let priority = cores::prefer_this_process();
-    let mut report = Report {
+    let mut report = EdgeReport {
         machine: Machine::describe(),
         cores: cores::allowed()?,
         priority,

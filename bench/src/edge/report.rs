@@ -17,7 +17,7 @@ pub struct Series {
 }
 
 /// A whole run.
-pub struct Report {
+pub struct EdgeReport {
     /// Where.
     pub machine: Machine,
     /// Cores that everything shared.
@@ -57,7 +57,7 @@ impl Series {
     }
 }
 
-impl Report {
+impl EdgeReport {
     /// The table, in Markdown.
     pub fn table(&self) -> String {
         let mut lines = vec![

@@ -4,7 +4,7 @@
 use crate::figures::figure::{From, Point, Reference};
 
 /// Position of a number.
-pub struct Place<'a> {
+pub struct SeriesPath<'a> {
     /// Name of the figure.
     pub figure: &'a str,
     /// Title of the panel.
@@ -16,7 +16,7 @@ pub struct Place<'a> {
 /// One reason, and the rows that it explains.
 struct Known {
     figure: &'static str,
-    explains: fn(&Place<'_>, &Point, &Reference) -> bool,
+    explains: fn(&SeriesPath<'_>, &Point, &Reference) -> bool,
     /// Whether it also applies to numbers within their tolerance.
     is_remark: bool,
     note: &'static str,
@@ -24,7 +24,7 @@ struct Known {
 
 /// Explanation of a number: the reason if it is outside its tolerance, otherwise a remark.
 pub fn note(
-    place: &Place<'_>,
+    place: &SeriesPath<'_>,
     point: &Point,
     reference: &Reference,
     is_within: bool,
@@ -76,7 +76,7 @@ const KNOWN: [Known; 4] = [
     },
 ];
 
-fn propagates_better(place: &Place<'_>, point: &Point, reference: &Reference) -> bool {
+fn propagates_better(place: &SeriesPath<'_>, point: &Point, reference: &Reference) -> bool {
     reference.from == From::Oracle
         && place.panel == "K = 192, belief propagation"
         && point.ours > reference.value

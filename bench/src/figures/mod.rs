@@ -60,7 +60,7 @@ use work::Work;
   cargo run --release -p bench -- figures --quick
   cargo run --release -p bench -- figures seed003-fig8
   cargo run --release -p bench -- figures all --out bench/results/figures")]
-pub struct Options {
+pub struct FiguresOptions {
     /// Which figure, or `all`
     #[arg(default_value = ALL, value_parser = names())]
     name: String,
@@ -82,7 +82,7 @@ pub struct Options {
 ///
 /// # Errors
 /// [`BenchError`]: one sentence, with the fix if there is one.
-pub fn run(options: &Options) -> Result<(), BenchError> {
+pub fn run(options: &FiguresOptions) -> Result<(), BenchError> {
     let share = if options.quick { QUICK_SHARE } else { options.share };
     let work = Work { seed: options.seed, share };
     let machine = Machine::describe();

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::error::BenchError;
 use crate::figures::chart;
 use crate::figures::figure::Figure;
-use crate::figures::verdict::Row;
+use crate::figures::verdict::JudgedPoint;
 use crate::figures::work::Work;
 use crate::machine::Machine;
 use crate::results::{self, write_json};
@@ -64,8 +64,8 @@ pub fn write(
     seconds: f64,
 ) -> Result<Summary, BenchError> {
     let rows = figure.rows(work.errors_allowed());
-    let judged: Vec<&Row> = rows.iter().filter(|row| row.within.is_some()).collect();
-    let drawn: Vec<&Row> = rows.iter().filter(|row| row.within.is_none()).collect();
+    let judged: Vec<&JudgedPoint> = rows.iter().filter(|row| row.within.is_some()).collect();
+    let drawn: Vec<&JudgedPoint> = rows.iter().filter(|row| row.within.is_none()).collect();
     let within = judged.iter().filter(|row| row.within == Some(true)).count();
     let outside = judged.iter().filter(|row| row.within == Some(false));
     let explained = outside.filter(|row| row.note.is_some()).count();
@@ -155,14 +155,14 @@ fn readme(summaries: &[Summary], work: Work, machine: &Machine) -> String {
 }
 
 /// JSON of a point without reference.
-fn bare(row: &Row) -> Value {
-    let Row { panel, series, x, ours, standard_error, .. } = row;
+fn bare(row: &JudgedPoint) -> Value {
+    let JudgedPoint { panel, series, x, ours, standard_error, .. } = row;
     json!({
         "panel": panel, "series": series, "x": x, "ours": ours, "standard_error": standard_error,
     })
 }
 
-fn csv(rows: &[Row]) -> Result<Vec<u8>, BenchError> {
+fn csv(rows: &[JudgedPoint]) -> Result<Vec<u8>, BenchError> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     let written = rows.iter().try_for_each(|row| writer.serialize(row)).map_err(io::Error::other);
     written.map_err(BenchError::os("forming CSV"))?;

@@ -28,8 +28,8 @@ pub fn compute(work: Work) -> Result<Figure, BenchError> {
     let runs = work.runs(RUNS);
     let panels = [0.1, 0.2].map(|loss| {
         let schemes = SCHEMES.iter().filter(|scheme| scheme.oracle(loss).is_some());
-        let computed: Vec<(&Scheme, Plan)> =
-            schemes.map(|scheme| (scheme, Plan::of(scheme, loss))).collect();
+        let computed: Vec<(&Scheme, SchemeForecast)> =
+            schemes.map(|scheme| (scheme, SchemeForecast::of(scheme, loss))).collect();
         let name = if loss < 0.15 { "recoding-hops 10 %" } else { "recoding-hops 20 %" };
         let results = work.map(name, computed.len() * CHUNKS, |task, random| {
             let (scheme, plan) = &computed[task / CHUNKS];
@@ -48,7 +48,7 @@ pub fn compute(work: Work) -> Result<Figure, BenchError> {
     })
 }
 
-fn panel(loss: f64, computed: &[(&Scheme, Plan)], results: &[Vec<Mean>]) -> Panel {
+fn panel(loss: f64, computed: &[(&Scheme, SchemeForecast)], results: &[Vec<Mean>]) -> Panel {
     let mut series = vec![
         context("ideal repeat request per hop", |_| 1.0 - loss),
         context("no recoding", |hop| (1.0 - loss).powi(hop as i32)),
@@ -102,15 +102,15 @@ impl Scheme {
 }
 
 /// Packets sent by the nodes of a line, and the rank that theory expects behind each.
-struct Plan {
+struct SchemeForecast {
     /// Packets per batch and hop, on average: the divisor of ranks.
     packets: f64,
     tables: Vec<RecodingTable>,
     expected: Vec<f64>,
 }
 
-impl Plan {
-    fn of(scheme: &Scheme, loss: f64) -> Plan {
+impl SchemeForecast {
+    fn of(scheme: &Scheme, loss: f64) -> SchemeForecast {
         let (size, field, recoding) = (scheme.size, scheme.field, scheme.recoding);
         if scheme.is_adaptive {
             let hop = LossModel::independent(loss);
@@ -120,18 +120,18 @@ impl Plan {
             let line = adaptive_line(&Outgoing { budget: packets, ..equal }, &[hop; HOPS]);
             let expected = line.iter().map(|hop| hop.expected_rank() / per_symbol).collect();
             let tables = line.into_iter().map(|hop| hop.table).collect();
-            return Plan { packets, tables, expected };
+            return SchemeForecast { packets, tables, expected };
         }
         let expected = theory::expected_rank(size, field, &[size; HOPS], &[loss; HOPS], recoding);
         let tables = vec![RecodingTable::fixed(size, size as u16); HOPS];
-        Plan { packets: size as f64, tables, expected }
+        SchemeForecast { packets: size as f64, tables, expected }
     }
 }
 
 /// Mean rank behind each hop as a share of the packets sent.
 fn simulate(
     scheme: &Scheme,
-    plan: &Plan,
+    plan: &SchemeForecast,
     loss: f64,
     runs: usize,
     random: &mut ChaCha8Rng,

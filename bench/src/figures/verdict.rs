@@ -7,7 +7,7 @@ use crate::figures::figure::{Figure, From, Panel, Point, Reference, Relation, Se
 
 /// One comparison, as JSON and CSV have it.
 #[derive(Serialize)]
-pub struct Row {
+pub struct JudgedPoint {
     /// Title of the panel.
     pub panel: String,
     /// Name of the series.
@@ -37,7 +37,7 @@ pub struct Row {
 impl Figure {
     /// Every point, and every comparison with a reference; `errors` is the tolerance in standard
     /// errors.
-    pub fn rows(&self, errors: f64) -> Vec<Row> {
+    pub fn rows(&self, errors: f64) -> Vec<JudgedPoint> {
         let mut rows = Vec::new();
         for panel in &self.panels {
             for series in &panel.series {
@@ -54,8 +54,8 @@ impl Figure {
         rows
     }
 
-    fn bare_row(&self, panel: &Panel, series: &Series, point: &Point) -> Row {
-        Row {
+    fn bare_row(&self, panel: &Panel, series: &Series, point: &Point) -> JudgedPoint {
+        JudgedPoint {
             panel: panel.title.clone(),
             series: series.label(),
             x: rounded(point.x),
@@ -78,12 +78,12 @@ impl Figure {
         point: &Point,
         r: &Reference,
         errors: f64,
-    ) -> Row {
+    ) -> JudgedPoint {
         let within = r.is_met(point, errors);
         let label = series.label();
-        let place = explain::Place { figure: self.name, panel: &panel.title, series: &label };
+        let place = explain::SeriesPath { figure: self.name, panel: &panel.title, series: &label };
         let note = explain::note(&place, point, r, within);
-        Row {
+        JudgedPoint {
             reference: Some(rounded(r.value)),
             reference_standard_error: Some(rounded(r.standard_error)),
             from: Some(r.from),

@@ -4,7 +4,7 @@
 use recoded_gf::Kernel;
 use serde::Serialize;
 
-use super::engine::{PCIE, Shape, measure_shape};
+use super::engine::{JobShape, PCIE, measure_shape};
 use crate::error::BenchError;
 use crate::kernels::thread_seconds;
 
@@ -20,7 +20,7 @@ pub struct BreakEven {
     pub jobs: Option<u64>,
 }
 
-const SHAPE: Shape = Shape { size: 16, row_bytes: 1500, is_unaligned: true };
+const SHAPE: JobShape = JobShape { size: 16, row_bytes: 1500, is_unaligned: true };
 
 /// Measures core and card.
 pub fn measure(is_quick: bool) -> Result<BreakEven, BenchError> {
@@ -39,7 +39,7 @@ pub fn measure(is_quick: bool) -> Result<BreakEven, BenchError> {
 
 /// Nanoseconds per job, on rows that fit into L2 and differ each time.
 fn core(jobs: usize) -> f64 {
-    let Shape { size, row_bytes, .. } = SHAPE;
+    let JobShape { size, row_bytes, .. } = SHAPE;
     let coefficients: Vec<u8> = (0..size * size).map(|index| (index * 7 + 3) as u8).collect();
     let sources = vec![0x5a; SETS * size * row_bytes];
     let mut destinations = vec![0; SETS * size * row_bytes];

@@ -3,7 +3,7 @@
 
 use recoded_fpga::layout::{Descriptor, counter, field, op, status};
 use recoded_fpga::sim::{MemoryModel, Simulation};
-use recoded_fpga::{Counters, Driver, Options, Transport, tiled_bytes};
+use recoded_fpga::{Counters, Driver, DriverOptions, Transport, tiled_bytes};
 use recoded_gf::Field;
 use serde::Serialize;
 
@@ -12,7 +12,7 @@ use crate::error::BenchError;
 
 /// Jobs of one shape with one memory.
 #[derive(Serialize)]
-pub struct Row {
+pub struct JobCycles {
     pub memory: &'static str,
     /// Sources, and as many destinations.
     pub size: usize,
@@ -49,25 +49,26 @@ pub fn memory(name: &str) -> MemoryModel {
 }
 
 #[derive(Copy, Clone)]
-pub struct Shape {
+pub struct JobShape {
     pub size: usize,
     pub row_bytes: usize,
     pub is_unaligned: bool,
 }
 
-fn shapes(is_quick: bool) -> Vec<Shape> {
+fn shapes(is_quick: bool) -> Vec<JobShape> {
     let sizes: &[usize] = if is_quick { &[16, 32] } else { &[16, 32, 64, 128] };
     let lengths: &[usize] = match is_quick {
         true => &[256, 1500],
         false => &[64, 128, 256, 512, 1000, 1500, 4096, 9000],
     };
-    let of =
-        |size, row_bytes| [false, true].map(|is_unaligned| Shape { size, row_bytes, is_unaligned });
+    let of = |size, row_bytes| {
+        [false, true].map(|is_unaligned| JobShape { size, row_bytes, is_unaligned })
+    };
     sizes.iter().flat_map(|&size| lengths.iter().flat_map(move |&bytes| of(size, bytes))).collect()
 }
 
 /// Every shape with each memory, and the clocks simulated for it.
-pub fn measure(is_quick: bool) -> Result<(Vec<Row>, u64), BenchError> {
+pub fn measure(is_quick: bool) -> Result<(Vec<JobCycles>, u64), BenchError> {
     let (mut rows, mut clocks) = (Vec::new(), 0);
     for name in [HBM, PCIE] {
         for shape in shapes(is_quick) {
@@ -82,9 +83,13 @@ pub fn measure(is_quick: bool) -> Result<(Vec<Row>, u64), BenchError> {
 }
 
 /// Does `jobs` back to back, by addresses in a list.
-pub fn measure_shape(name: &'static str, shape: Shape, jobs: u64) -> Result<Row, BenchError> {
+pub fn measure_shape(
+    name: &'static str,
+    shape: JobShape,
+    jobs: u64,
+) -> Result<JobCycles, BenchError> {
     let simulation = Simulation::new(memory(name), 16 << 20);
-    let mut driver = Driver::open(simulation, Options::default()).map_err(card)?;
+    let mut driver = Driver::open(simulation, DriverOptions::default()).map_err(card)?;
     let descriptor = prepare(&mut driver, shape)?;
     let before = driver.counters();
     for _ in 0..jobs {
@@ -100,8 +105,8 @@ pub fn measure_shape(name: &'static str, shape: Shape, jobs: u64) -> Result<Row,
     let per_job = |clocks: u64| clocks as f64 / jobs as f64;
     let stalls = [counter::STALL_TABLES, counter::STALL_INPUT, counter::STALL_OUTPUT];
     let [tables, input, output] = stalls.map(|number| per_job(grown(number)));
-    let Shape { size, row_bytes, is_unaligned } = shape;
-    Ok(Row {
+    let JobShape { size, row_bytes, is_unaligned } = shape;
+    Ok(JobCycles {
         memory: name,
         size,
         row_bytes,
@@ -126,8 +131,8 @@ fn limit([tables, input, output]: [f64; 3], clocks: f64) -> &'static str {
 }
 
 /// Rows, their addresses and room for coefficients in the card's memory.
-fn prepare(driver: &mut Driver<Simulation>, shape: Shape) -> Result<Descriptor, BenchError> {
-    let Shape { size, row_bytes, is_unaligned } = shape;
+fn prepare(driver: &mut Driver<Simulation>, shape: JobShape) -> Result<Descriptor, BenchError> {
+    let JobShape { size, row_bytes, is_unaligned } = shape;
     let tile = driver.shape().tile();
     let memory = driver.transport();
     let coefficients = memory.allocate(tiled_bytes(size, size, tile)).map_err(card)?;
@@ -157,10 +162,10 @@ fn prepare(driver: &mut Driver<Simulation>, shape: Shape) -> Result<Descriptor, 
 }
 
 /// A table of them.
-pub fn table(rows: &[Row]) -> String {
+pub fn table(rows: &[JobCycles]) -> String {
     let head = "| K = N | bytes | unaligned | memory | clocks/job | Gbit/s | tables | input | output \
                 | limit |\n|---|---|---|---|---|---|---|---|---|---|";
-    let line = |row: &Row| {
+    let line = |row: &JobCycles| {
         let unaligned = if row.is_unaligned { "yes" } else { "no" };
         format!(
             "| {} | {} | {unaligned} | {} | {:.0} | {:.1} | {:.0} | {:.0} | {:.0} | {} |",

@@ -1,11 +1,11 @@
 //! The figure: the paper's experiments, this project's rates by length, LUTs.
 
 use super::engine::{HBM, PCIE};
-use super::{Report, WHAT, seed};
+use super::{FpgaReport, WHAT, seed};
 use crate::figures::figure::{Axis, Figure, Panel, Point, Series, Style};
 
 /// All of it.
-pub fn of(report: &Report) -> Figure {
+pub fn of(report: &FpgaReport) -> Figure {
     Figure {
         name: "fpga",
         title: "The FPGA card, and the paper's unit".into(),
@@ -15,11 +15,11 @@ pub fn of(report: &Report) -> Figure {
     }
 }
 
-fn experiments(report: &Report) -> Panel {
-    let is_shown = |row: &&seed::Row| row.packet_bytes == report.figure_bytes();
-    let rows: Vec<&seed::Row> = report.experiments.iter().filter(is_shown).collect();
+fn experiments(report: &FpgaReport) -> Panel {
+    let is_shown = |row: &&seed::ExperimentResult| row.packet_bytes == report.figure_bytes();
+    let rows: Vec<&seed::ExperimentResult> = report.experiments.iter().filter(is_shown).collect();
     let names: Vec<&str> = rows.iter().map(|row| row.name).collect();
-    let bars = |name: &str, rate: fn(&seed::Row) -> Option<f64>| {
+    let bars = |name: &str, rate: fn(&seed::ExperimentResult) -> Option<f64>| {
         let rates = rows.iter().enumerate().filter_map(|(at, row)| Some((at, rate(row)?)));
         let points = rates.map(|(at, rate)| Point::exact(at as f64, rate)).collect();
         Series { name: name.into(), style: Style::Bars, points }
@@ -38,7 +38,7 @@ fn experiments(report: &Report) -> Panel {
     }
 }
 
-fn sizes(report: &Report) -> Panel {
+fn sizes(report: &FpgaReport) -> Panel {
     let rows = &report.luts_per_product;
     let names = ["Recoded", "8 bits", "4 bits", "3 bits", "2 bits"];
     let sizes = rows.iter().map(|row| row.luts_per_product);
@@ -55,7 +55,7 @@ fn sizes(report: &Report) -> Panel {
     }
 }
 
-fn rates(report: &Report, memory: &str) -> Panel {
+fn rates(report: &FpgaReport, memory: &str) -> Panel {
     let mut series: Vec<Series> = Vec::new();
     for row in report.jobs.iter().filter(|row| row.memory == memory && !row.is_unaligned) {
         let name = format!("K = N = {}", row.size);
@@ -73,7 +73,7 @@ fn rates(report: &Report, memory: &str) -> Panel {
     }
 }
 
-impl Report {
+impl FpgaReport {
     fn figure_bytes(&self) -> usize {
         let is_measured = self.experiments.iter().any(|row| row.packet_bytes == seed::PACKET_BYTES);
         let first = self.experiments.first().map_or(0, |row| row.packet_bytes);

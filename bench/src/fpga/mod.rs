@@ -41,7 +41,7 @@ use crate::results::{write, write_json};
   cargo run --release -p bench --features fpga-sim -- fpga --quick
   cargo run --release -p bench --features fpga-sim -- fpga --json bench/results/fpga.json \\
       --figure bench/results/fpga.svg")]
-pub struct Options {
+pub struct FpgaOptions {
     /// Also write everything to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -55,16 +55,16 @@ pub struct Options {
 
 /// Everything that was counted.
 #[derive(Serialize)]
-struct Report {
+struct FpgaReport {
     benchmark: &'static str,
     what: &'static str,
     machine: Machine,
     clock_khz: u64,
-    jobs: Vec<engine::Row>,
+    jobs: Vec<engine::JobCycles>,
     break_even: break_even::BreakEven,
-    experiments: Vec<seed::Row>,
+    experiments: Vec<seed::ExperimentResult>,
     makespans: Vec<seed::Makespan>,
-    luts_per_product: Vec<size::Row>,
+    luts_per_product: Vec<size::MultiplierArray>,
     /// Of the engine, and of the paper's unit with eight compute units, including all other work.
     /// Seconds are those of this thread, so other programs do not count.
     simulated_cycles_per_second: [u64; 2],
@@ -76,14 +76,14 @@ const WHAT: &str = "simulated; 300 MHz assumed; rates are of destinations only";
 ///
 /// # Errors
 /// [`BenchError`]: one sentence, with the fix if there is one.
-pub fn run(options: &Options) -> Result<(), BenchError> {
+pub fn run(options: &FpgaOptions) -> Result<(), BenchError> {
     let begun = thread_seconds();
     let (jobs, engine_clocks) = engine::measure(options.quick)?;
     let engine_rate = rate(engine_clocks, begun);
     let begun = thread_seconds();
     let (experiments, seed_clocks) = seed::experiments(options.quick)?;
     let seed_rate = rate(seed_clocks, begun);
-    let report = Report {
+    let report = FpgaReport {
         benchmark: "fpga",
         what: WHAT,
         machine: Machine::describe(),
@@ -102,7 +102,7 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
     options.figure.as_ref().map_or(Ok(()), |path| write(path, draw(&figure::of(&report))))
 }
 
-impl Report {
+impl FpgaReport {
     fn tables(&self) -> String {
         let [engine, seed] = self.simulated_cycles_per_second;
         let parts = [

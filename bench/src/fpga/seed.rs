@@ -11,7 +11,7 @@ use crate::error::BenchError;
 
 /// One experiment at one length of packets.
 #[derive(Serialize)]
-pub struct Row {
+pub struct ExperimentResult {
     pub name: &'static str,
     pub units: usize,
     pub ports: usize,
@@ -53,7 +53,7 @@ pub const PACKET_BYTES: usize = 1024;
 const BATCHES: u16 = 32;
 
 /// Every experiment, 32 batches each, and the clocks simulated.
-pub fn experiments(is_quick: bool) -> Result<(Vec<Row>, u64), BenchError> {
+pub fn experiments(is_quick: bool) -> Result<(Vec<ExperimentResult>, u64), BenchError> {
     let lengths: &[usize] = if is_quick { &[32] } else { &[256, 512, PACKET_BYTES, 4096] };
     let (mut rows, mut clocks) = (Vec::new(), 0);
     for &packet_bytes in lengths {
@@ -68,14 +68,18 @@ pub fn experiments(is_quick: bool) -> Result<(Vec<Row>, u64), BenchError> {
     Ok((rows, clocks))
 }
 
-fn run(experiment: Experiment, packet_bytes: usize, block: &[u8]) -> Result<Row, BenchError> {
+fn run(
+    experiment: Experiment,
+    packet_bytes: usize,
+    block: &[u8],
+) -> Result<ExperimentResult, BenchError> {
     let (name, units, ports, adapters, channels, policy, paper) = experiment;
     let memory = ChannelModel { channels, ..ChannelModel::default() };
     let setup = Setup { bits: 2, units, adapters, ports, policy, memory };
     let encoded = encode(&setup, block, BATCHES).map_err(card)?;
     let share = |clocks: u64| clocks as f64 / (encoded.cycles * units as u64) as f64;
     let bytes = u64::from(BATCHES) * (BATCH_SIZE * packet_bytes) as u64;
-    Ok(Row {
+    Ok(ExperimentResult {
         name,
         units,
         ports,
@@ -92,10 +96,10 @@ fn run(experiment: Experiment, packet_bytes: usize, block: &[u8]) -> Result<Row,
 }
 
 /// A table of them.
-pub fn table(rows: &[Row]) -> String {
+pub fn table(rows: &[ExperimentResult]) -> String {
     let head = "| experiment | CUs | ports | adapters | channels | schedule | packet | Gbit/s | paper \
                 | arrays busy | wait for port |\n|---|---|---|---|---|---|---|---|---|---|---|";
-    let line = |row: &Row| {
+    let line = |row: &ExperimentResult| {
         let paper = row.paper_gbit_per_second.map_or("-".into(), |rate| rate.to_string());
         format!(
             "| {} | {} | {} | {} | {} | {} | {} | {:.1} | {paper} | {:.2} | {:.2} |",

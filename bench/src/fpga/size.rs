@@ -8,7 +8,7 @@ const SEED: &str = include_str!("../../../kernels/fpga/syn/seed.csv");
 
 /// An array of multiply-adds.
 #[derive(Serialize)]
-pub struct Row {
+pub struct MultiplierArray {
     pub name: &'static str,
     pub luts: u32,
     pub products: u32,
@@ -48,10 +48,15 @@ const ARRAYS: [Synthesis; 5] = [
 const LUTS_PER_MEMORY: u32 = 8;
 
 /// All arrays.
-pub fn rows() -> Vec<Row> {
+pub fn rows() -> Vec<MultiplierArray> {
     let row = |Synthesis { name, counts, prefix, products }| {
         let luts = counts.lines().filter(|line| line.starts_with(prefix)).map(luts).sum();
-        Row { name, luts, products, luts_per_product: f64::from(luts) / f64::from(products) }
+        MultiplierArray {
+            name,
+            luts,
+            products,
+            luts_per_product: f64::from(luts) / f64::from(products),
+        }
     };
     ARRAYS.map(row).into()
 }
@@ -64,9 +69,9 @@ fn luts(line: &str) -> u32 {
 }
 
 /// A table of them.
-pub fn table(rows: &[Row]) -> String {
-    let line = |row: &Row| {
-        let Row { name, luts, products, luts_per_product } = row;
+pub fn table(rows: &[MultiplierArray]) -> String {
+    let line = |row: &MultiplierArray| {
+        let MultiplierArray { name, luts, products, luts_per_product } = row;
         format!("| {name} | {luts} | {products} | {luts_per_product:.1} |")
     };
     let head = "| array | LUTs | products a clock | LUTs each |\n|---|---|---|---|".to_owned();

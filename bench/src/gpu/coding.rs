@@ -3,7 +3,7 @@
 use recoded_code::engine::{Bundle, Job, Operation};
 
 use super::bed::{Bed, compare, results};
-use super::rows::{Part, Place};
+use super::rows::{Part, RowKey};
 use crate::error::BenchError;
 
 /// Name of the CPU contestant; techniques of a card have the prefix `DEVICE`.
@@ -40,7 +40,7 @@ fn encode_shape(bed: &mut Bed, n: usize, bytes: usize) -> Result<(), BenchError>
         }
     }
     let flown: Vec<Bundle> = flights.iter().map(|bundle| done_by_cpu(bed, bundle)).collect();
-    let place = Place { part: Part::Encode, n, bytes, of: 0 };
+    let place = RowKey { part: Part::Encode, n, bytes, of: 0 };
     let is_ladder = bed.scale.ladder_sizes.contains(&n);
     let made = results(&resident[0]) as f64;
     for _ in 0..bed.rounds() {
@@ -110,7 +110,7 @@ pub fn decode(bed: &mut Bed) -> Result<(), BenchError> {
 fn decode_single(bed: &mut Bed, n: usize, bytes: usize) -> Result<(), BenchError> {
     let mut single = vec![bed.generation(n, bytes)?];
     let mut expected = vec![done_by_cpu(bed, &single[0])];
-    let place = Place { part: Part::Decode, n, bytes, of: 1 };
+    let place = RowKey { part: Part::Decode, n, bytes, of: 1 };
     for _ in 0..bed.rounds() {
         let seconds = bed.seconds(|| bed.cpu.run(&mut expected[0]));
         bed.rows.sample(place, CPU, (n * bytes) as f64 / seconds);
@@ -130,7 +130,7 @@ fn decode_many(bed: &mut Bed, n: usize, bytes: usize) -> Result<(), BenchError> 
     let job = Job::new(Operation::Solve, n, n, bytes);
     let mut many = vec![bed.bundle(job, fill.min(most))?];
     let mut expected = vec![done_by_cpu(bed, &many[0])];
-    let place = Place { part: Part::Decode, n, bytes, of: 0 };
+    let place = RowKey { part: Part::Decode, n, bytes, of: 0 };
     let made = results(&many[0]) as f64;
     for _ in 0..bed.rounds() {
         let seconds = bed.seconds(|| bed.cpu.run(&mut expected[0]));

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::Findings;
 use super::coding::{CPU, HOST};
 use super::report;
-use super::rows::{Part, Place};
+use super::rows::{Part, RowKey};
 use super::single::{BreakEven, DISPATCHER, DISPATCHER_MIN, cores};
 use crate::error::BenchError;
 use crate::figures::figure::{Axis, Figure, Panel, Point, Reference, Series, Style};
@@ -64,7 +64,7 @@ fn dispatcher(findings: &Findings) -> Panel {
     let lines = scale.sizes.iter().map(|&n| {
         let points = rows.of(Part::Single, DISPATCHER).filter(|row| row.n == n).map(|row| {
             let of = |who, of| {
-                let place = Place { part: Part::Single, n, bytes: row.bytes, of };
+                let place = RowKey { part: Part::Single, n, bytes: row.bytes, of };
                 rows.at(place, who).map_or(0.0, |row| row.rate)
             };
             let best = of(HOST, 0).max(of(CPU, row.of));

@@ -47,7 +47,7 @@ use scale::{FULL, QUICK, Scale, TINY};
 #[command(after_long_help = "Examples:
   cargo run --release -p bench -- gpu --quick
   cargo run --release -p bench -- gpu --json bench/record/gpu.json --figures bench/record/gpu")]
-pub struct Options {
+pub struct GpuOptions {
     /// Under a minute: fewer shapes, fewer rounds
     #[arg(long, conflicts_with = "tiny")]
     quick: bool,
@@ -86,10 +86,10 @@ pub struct Findings {
 ///
 /// # Errors
 /// [`BenchError`]: one sentence, with the fix if there is one.
-pub fn run(options: &Options) -> Result<(), BenchError> {
+pub fn run(options: &GpuOptions) -> Result<(), BenchError> {
     let scale = match options {
-        Options { tiny: true, .. } => TINY,
-        Options { quick: true, .. } => QUICK,
+        GpuOptions { tiny: true, .. } => TINY,
+        GpuOptions { quick: true, .. } => QUICK,
         _ => FULL,
     };
     let machine = Machine::describe();

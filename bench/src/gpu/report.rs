@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::Findings;
 use super::coding::{CPU, DEVICE, HOST};
-use super::rows::{Part, Place, Row};
+use super::rows::{Part, Row, RowKey};
 use super::server::{CHECKED, COPYING, TOGETHER};
 use super::single::{DISPATCHER, DISPATCHER_MIN};
 use crate::error::BenchError;
@@ -109,7 +109,7 @@ fn rates_table(findings: &Findings, part: Part, title: &str, of: usize) -> Strin
     for n in sizes {
         let _ = write!(text, "\n| {n} |");
         for name in &names {
-            let row = rows.at(Place { part, n, bytes, of }, name);
+            let row = rows.at(RowKey { part, n, bytes, of }, name);
             let _ = write!(text, " {} |", digits(row));
         }
         text += &" not measured |".repeat(missing.len());
@@ -139,7 +139,7 @@ fn large_table(findings: &Findings) -> String {
          |---:|---:|---:|---:|---:|---:|---:|---:|\n",
     );
     for row in findings.bed.rows.of(Part::Large, CPU) {
-        let place = Place { part: Part::Large, n: row.n, bytes: row.bytes, of: 0 };
+        let place = RowKey { part: Part::Large, n: row.n, bytes: row.bytes, of: 0 };
         let rows = &findings.bed.rows;
         let (card, both) = (rows.at(place, HOST), rows.at(place, TOGETHER));
         let sum = card.zip(both).map(|(card, both)| both.rate / (card.rate + row.rate));
@@ -168,7 +168,7 @@ fn stripes_table(findings: &Findings) -> String {
          | k+m | CPU generates | recovers | card generates | recovers |\n|---|---:|---:|---:|---:|\n"
     );
     for row in findings.bed.rows.of(Part::Generate, CPU).filter(|row| row.bytes == bytes) {
-        let place = |part| Place { part, n: row.n, bytes, of: row.of };
+        let place = |part| RowKey { part, n: row.n, bytes, of: row.of };
         let rows = &findings.bed.rows;
         let _ = writeln!(
             text,
@@ -229,7 +229,7 @@ fn targets_table(findings: &Findings) -> String {
 fn targets(findings: &Findings) -> Vec<Target> {
     let (rows, card) = (&findings.bed.rows, findings.card.as_ref().ok());
     let at = |part, n, bytes, of, who: &str| {
-        Some(rows.at(Place { part, n, bytes, of }, who)?.rate / 1e9)
+        Some(rows.at(RowKey { part, n, bytes, of }, who)?.rate / 1e9)
     };
     let encode = |technique: &str| at(Part::Encode, 128, 4096, 0, &format!("{DEVICE}{technique}"));
     let copies = ["in", "out"].map(|direction| Some(card?.copy_rate(direction)? / 1e9));
@@ -243,11 +243,11 @@ fn targets(findings: &Findings) -> Vec<Target> {
     let generate = at(Part::Generate, 10, buffer, 4, HOST);
     let recover = at(Part::Recover, 10, buffer, 4, HOST);
     let together = rows.of(Part::Large, TOGETHER).filter_map(|row| {
-        let place = Place { part: Part::Large, n: row.n, bytes: row.bytes, of: 0 };
+        let place = RowKey { part: Part::Large, n: row.n, bytes: row.bytes, of: 0 };
         Some(row.rate / (rows.at(place, CPU)?.rate + rows.at(place, HOST)?.rate))
     });
     let copying = rows.of(Part::Large, COPYING).filter_map(|row| {
-        let place = Place { part: Part::Large, n: row.n, bytes: row.bytes, of: 0 };
+        let place = RowKey { part: Part::Large, n: row.n, bytes: row.bytes, of: 0 };
         Some(row.rate / rows.at(place, CPU)?.rate)
     });
     let dispatched = rows.of(Part::Single, DISPATCHER).filter_map(|row| {

@@ -54,7 +54,7 @@ pub struct Rows(pub Vec<Row>);
 
 /// Position of a row.
 #[derive(Copy, Clone, Debug)]
-pub struct Place {
+pub struct RowKey {
     /// Kind of measurement.
     pub part: Part,
     /// Source symbols, or data buffers.
@@ -67,13 +67,13 @@ pub struct Place {
 
 impl Rows {
     /// Adds one sample, in bytes a second.
-    pub fn sample(&mut self, place: Place, who: &str, rate: f64) {
+    pub fn sample(&mut self, place: RowKey, who: &str, rate: f64) {
         self.sample_with(place, who, rate, None);
     }
 
     /// Adds one sample with its share.
-    pub fn sample_with(&mut self, place: Place, who: &str, rate: f64, share: Option<f64>) {
-        let Place { part, n, bytes, of } = place;
+    pub fn sample_with(&mut self, place: RowKey, who: &str, rate: f64, share: Option<f64>) {
+        let RowKey { part, n, bytes, of } = place;
         let is_same = |row: &&mut Row| {
             (row.part, row.n, row.bytes, row.of) == (part, n, bytes, of) && row.who == who
         };
@@ -100,8 +100,8 @@ impl Rows {
     }
 
     /// The row at a place, if that was measured.
-    pub fn at(&self, place: Place, who: &str) -> Option<&Row> {
-        let Place { part, n, bytes, of } = place;
+    pub fn at(&self, place: RowKey, who: &str) -> Option<&Row> {
+        let RowKey { part, n, bytes, of } = place;
         let mut rows = self.of(part, who);
         rows.find(|row| (row.n, row.bytes, row.of) == (n, bytes, of))
     }

@@ -11,7 +11,7 @@ use recoded_offload::{By, Config, Shares, SpotCheck, Together};
 
 use super::bed::{Bed, compare, results};
 use super::coding::{CPU, DEVICE, HOST, done_by_cpu, measure};
-use super::rows::{Part, Place};
+use super::rows::{Part, RowKey};
 use crate::error::BenchError;
 
 /// Both at once, over bundles that each reads and writes where they lie.
@@ -38,7 +38,7 @@ pub fn streaming(bed: &mut Bed) -> Result<(), BenchError> {
         flights.push(requests(bed, &segment, rows, 1)?);
     }
     let flown: Vec<Bundle> = flights.iter().map(|bundle| done_by_cpu(bed, bundle)).collect();
-    let place = Place { part: Part::Streaming, n, bytes, of: 0 };
+    let place = RowKey { part: Part::Streaming, n, bytes, of: 0 };
     let made = results(&expected[0]) as f64;
     let kept = bed.card.as_mut().map(|card| card.keep(&segment));
     if let Some(Err(error)) = kept {
@@ -84,7 +84,7 @@ fn requests(
 pub fn together(bed: &mut Bed) -> Result<(), BenchError> {
     for &n in bed.scale.ladder_sizes {
         let row_bytes = (bed.scale.bytes / n).next_multiple_of(128).max(ROW_BYTES_MIN);
-        let place = Place { part: Part::Large, n, bytes: row_bytes, of: 0 };
+        let place = RowKey { part: Part::Large, n, bytes: row_bytes, of: 0 };
         let mut large = Large::new(bed, n, row_bytes);
         let mut made = large.empty();
         for _ in 0..bed.rounds() {
@@ -101,7 +101,7 @@ pub fn together(bed: &mut Bed) -> Result<(), BenchError> {
     Ok(())
 }
 
-fn by_card(bed: &mut Bed, place: Place, large: &Large) -> Result<(), BenchError> {
+fn by_card(bed: &mut Bed, place: RowKey, large: &Large) -> Result<(), BenchError> {
     let Some(options) = bed.options.clone() else { return Ok(()) };
     // Results are not checked, as they are not in the figures host to host.
     let mut together = both(bed, options.clone(), SpotCheck::Off)?;
@@ -162,7 +162,7 @@ fn both(
 /// count little.
 fn bundles_by_both(
     bed: &mut Bed,
-    place: Place,
+    place: RowKey,
     together: &mut Together,
     who: &str,
 ) -> Result<(), BenchError> {

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::bed::{Bed, compare};
 use super::coding::{CPU, HOST, done_by_cpu};
-use super::rows::{Part, Place};
+use super::rows::{Part, RowKey};
 use crate::error::BenchError;
 
 /// CPU or card, as `Device` decides.
@@ -66,7 +66,7 @@ pub fn single(bed: &mut Bed) -> Result<(), BenchError> {
 fn one_shape(bed: &mut Bed, cpus: &[Cpu], n: usize, bytes: usize) -> Result<(), BenchError> {
     let mut bundle = Some(bed.bundle(Job::new(Operation::Multiply, n, n, bytes / n), 1)?);
     let mut expected = bundle.iter().map(|bundle| done_by_cpu(bed, bundle)).collect::<Vec<_>>();
-    let place = |of| Place { part: Part::Single, n, bytes, of };
+    let place = |of| RowKey { part: Part::Single, n, bytes, of };
     for _ in 0..bed.rounds() {
         for cpu in cpus {
             let seconds = bed.seconds(|| cpu.run(&mut expected[0]));
@@ -131,7 +131,7 @@ fn dispatched(bed: &mut Bed) -> Result<(), BenchError> {
         for &bytes in bed.scale.jobs.iter().filter(|&&bytes| bytes / n >= SYMBOL_BYTES_MIN) {
             let mut bundle = Some(bed.bundle(Job::new(Operation::Multiply, n, n, bytes / n), 1)?);
             let expected: Vec<_> = bundle.iter().map(|bundle| done_by_cpu(bed, bundle)).collect();
-            let place = Place { part: Part::Single, n, bytes, of: all };
+            let place = RowKey { part: Part::Single, n, bytes, of: all };
             for round in 0..=bed.rounds() {
                 let seconds = bed.seconds(|| {
                     let done = device.run(bundle.take().into_iter().collect(), &bed.cpu);
@@ -155,7 +155,7 @@ fn dispatched(bed: &mut Bed) -> Result<(), BenchError> {
 pub fn break_even(bed: &Bed) -> Vec<BreakEven> {
     let mut surface = Vec::new();
     let at = |n, bytes, of, who: &str| {
-        bed.rows.at(Place { part: Part::Single, n, bytes, of }, who).map(|row| row.rate)
+        bed.rows.at(RowKey { part: Part::Single, n, bytes, of }, who).map(|row| row.rate)
     };
     for &n in bed.scale.sizes {
         let jobs = bed.scale.jobs.iter().copied().filter(|bytes| bytes / n >= SYMBOL_BYTES_MIN);
@@ -194,7 +194,7 @@ pub fn break_even(bed: &Bed) -> Vec<BreakEven> {
 /// Model of the card: seconds per start, then bytes per second, from the smallest and largest job.
 fn model(bed: &Bed, n: usize, jobs: &[usize]) -> Option<(f64, f64)> {
     let seconds = |bytes| {
-        let place = Place { part: Part::Single, n, bytes, of: 0 };
+        let place = RowKey { part: Part::Single, n, bytes, of: 0 };
         Some(bytes as f64 / bed.rows.at(place, HOST)?.rate)
     };
     let (&small, &large) = (jobs.first()?, jobs.last()?);

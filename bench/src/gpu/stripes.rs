@@ -9,7 +9,7 @@ use recoded_offload::{Config, Device, Mode, SpotCheck};
 
 use super::bed::Bed;
 use super::coding::{CPU, HOST};
-use super::rows::{Part, Place};
+use super::rows::{Part, RowKey};
 use crate::error::BenchError;
 
 /// Generation and recovery. Rates are of data, as a user of the library sees them.
@@ -80,7 +80,7 @@ fn stripe(
     let of_data = (count * data * bytes) as f64;
     for _ in 0..bed.rounds() {
         for stripes in &mut all {
-            let place = |part| Place { part, n: data, bytes, of: parity };
+            let place = |part| RowKey { part, n: data, bytes, of: parity };
             let seconds = bed.seconds(|| stripes.generate());
             bed.rows.sample(place(Part::Generate), stripes.who, of_data / seconds);
             let seconds = bed.seconds(|| stripes.recover());

@@ -105,7 +105,7 @@ impl Contestant {
 }
 
 /// One job, and its contestants.
-pub struct Row {
+pub struct Contest {
     /// Which part of the benchmark it belongs to.
     pub section: Section,
     /// Name of the job.
@@ -133,7 +133,7 @@ pub const GBYTE: &str = "GB/s";
 /// Matrices per second.
 pub const INVERSIONS: &str = "inversions/s";
 
-impl Row {
+impl Contest {
     /// Takes one sample of each contestant. Each round starts with another one, so that none always
     /// follows the same one.
     pub fn round(&mut self, round: usize, seconds: f64) {

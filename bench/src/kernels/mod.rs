@@ -37,7 +37,7 @@ use crate::error::BenchError;
 use crate::machine::Machine;
 use crate::results::{write, write_json};
 use limits::CoreLimits;
-use report::Report;
+use report::KernelReport;
 use rivals::Rivals;
 use rows::{Section, Setting};
 
@@ -55,7 +55,7 @@ use rows::{Section, Setting};
   cargo run --release -p bench -- kernels --quick
   cargo run --release -p bench -- kernels --rows encode,decode
   cargo run --release -p bench -- kernels --json bench/results/kernels.json --figures bench/results")]
-pub struct Options {
+pub struct KernelsOptions {
     /// Also write everything to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -89,7 +89,7 @@ pub struct Options {
 ///
 /// # Errors
 /// [`BenchError`]: one sentence, with the fix if there is one.
-pub fn run(options: &Options) -> Result<(), BenchError> {
+pub fn run(options: &KernelsOptions) -> Result<(), BenchError> {
     let (rounds, seconds) = match options.quick {
         true => (QUICK_ROUNDS, QUICK_SECONDS),
         false => (usize::from(options.rounds), options.millis / 1e3),
@@ -108,7 +108,8 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
         best: forced.unwrap_or_else(Kernel::best),
         seed: options.seed,
     };
-    let mut report = Report { machine, core, rounds, seconds, limits, setting, rows: Vec::new() };
+    let mut report =
+        KernelReport { machine, core, rounds, seconds, limits, setting, rows: Vec::new() };
     for section in &options.rows {
         eprintln!("checking: {}", section.title());
         report.rows.extend(rows::build(*section, &report.setting)?);
@@ -129,7 +130,7 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
 }
 
 /// Every round measures every contestant, so a disturbance of seconds affects few samples of each.
-fn measure(report: &mut Report) {
+fn measure(report: &mut KernelReport) {
     let start = Instant::now();
     let (rounds, seconds) = (report.rounds, report.seconds);
     for round in 0..rounds {

@@ -5,14 +5,14 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value, json};
 
 use crate::kernels::anchors::{PAPER_BYTES, PAPER_FIELDS, library, paper_name};
-use crate::kernels::contest::{Comparison, Contestant, Role, Row, number};
+use crate::kernels::contest::{Comparison, Contest, Contestant, Role, number};
 use crate::kernels::limits::CoreLimits;
 use crate::kernels::rows::{Section, Setting};
 use crate::kernels::{summary, targets};
 use crate::machine::Machine;
 
 /// A whole run.
-pub struct Report {
+pub struct KernelReport {
     /// Where.
     pub machine: Machine,
     /// The core that everything ran on.
@@ -26,12 +26,12 @@ pub struct Report {
     /// Contestants and parameters.
     pub setting: Setting,
     /// Measurements.
-    pub rows: Vec<Row>,
+    pub rows: Vec<Contest>,
 }
 
-impl Report {
+impl KernelReport {
     /// All rows of a section.
-    pub fn section(&self, section: Section) -> impl Iterator<Item = &Row> {
+    pub fn section(&self, section: Section) -> impl Iterator<Item = &Contest> {
         self.rows.iter().filter(move |row| row.section == section)
     }
 
@@ -39,7 +39,7 @@ impl Report {
     pub fn text(&self) -> String {
         let mut parts = vec![self.heading(), self.setting.rivals.table(), self.limits.table()];
         for section in Section::ALL {
-            let rows: Vec<&Row> = self.section(section).collect();
+            let rows: Vec<&Contest> = self.section(section).collect();
             if rows.is_empty() {
                 continue;
             }
@@ -91,7 +91,7 @@ impl Report {
     }
 }
 
-fn json(row: &Row, ours: &Contestant) -> Value {
+fn json(row: &Contest, ours: &Contestant) -> Value {
     let rivals = row.contestants.iter().filter(|contestant| contestant.role != Role::Ours);
     let rivals: Vec<Value> = rivals
         .map(|rival| {
@@ -137,7 +137,7 @@ fn comparison(
     put(&format!("{who}_measured_in_this_run"), json!(other.map(|other| other.measured)));
 }
 
-fn table(rows: &[&Row]) -> String {
+fn table(rows: &[&Contest]) -> String {
     let mut lines = vec![
         "| job | n | k | level | median | best | of the ceiling | best rival | its median | ratio \
          | best structured code | its median | ratio |"
@@ -150,7 +150,7 @@ fn table(rows: &[&Row]) -> String {
     lines.join("\n")
 }
 
-fn line(row: &Row, ours: &Contestant) -> String {
+fn line(row: &Contest, ours: &Contestant) -> String {
     let other = |other: Option<Comparison<'_>>| match other {
         Some(Comparison { name, median, ratio, .. }) => {
             format!("{name} | {} | {ratio:.2}", number(median))
@@ -172,10 +172,11 @@ fn line(row: &Row, ours: &Contestant) -> String {
 }
 
 /// One table per field: levels down, packet sizes across, the paper's library below.
-fn paper_tables(rows: &[&Row]) -> String {
+fn paper_tables(rows: &[&Contest]) -> String {
     let mut text = String::new();
     for field in PAPER_FIELDS {
-        let rows: Vec<&&Row> = rows.iter().filter(|row| row.field == field.to_string()).collect();
+        let rows: Vec<&&Contest> =
+            rows.iter().filter(|row| row.field == field.to_string()).collect();
         let Some(first) = rows.first() else { continue };
         let sizes: Vec<String> = rows.iter().map(|row| format!("{} B", row.k)).collect();
         let name = paper_name(field);
@@ -210,7 +211,7 @@ fn paper_tables(rows: &[&Row]) -> String {
     text.trim_end().to_owned()
 }
 
-fn same_level(row: &Row, level: &str) -> Option<f64> {
+fn same_level(row: &Contest, level: &str) -> Option<f64> {
     Some(row.same_level(row.level(level)?)?.median)
 }
 

@@ -1,18 +1,18 @@
 //! The most informative rows, as shown in `docs/measurements/kernels.md`.
 
 use crate::kernels::anchors::{PAPER_BYTES, PAPER_FIELDS, paper_name};
-use crate::kernels::contest::{Comparison, Role, Row, number};
+use crate::kernels::contest::{Comparison, Contest, Role, number};
 use crate::kernels::rows::Section;
 
 /// Both tables, in Markdown.
-pub fn text(rows: &[Row]) -> String {
+pub fn text(rows: &[Contest]) -> String {
     let mut lines = vec![
         "| job | Recoded | of the ceiling | best rival | Recoded / rival | best structured code |"
             .into(),
         "|---|---:|---:|---|---:|---|".into(),
     ];
     lines.extend(JOBS.iter().filter_map(|(words, section, n, k, name)| {
-        let of_job = |row: &&Row| row.n == *n && row.k == *k && row.name.contains(name);
+        let of_job = |row: &&Contest| row.n == *n && row.k == *k && row.name.contains(name);
         Some(line(words, of_section(rows, *section).find(of_job)?))
     }));
     lines.push(String::new());
@@ -20,11 +20,11 @@ pub fn text(rows: &[Row]) -> String {
     lines.join("\n")
 }
 
-fn of_section(rows: &[Row], section: Section) -> impl Iterator<Item = &Row> {
+fn of_section(rows: &[Contest], section: Section) -> impl Iterator<Item = &Contest> {
     rows.iter().filter(move |row| row.section == section)
 }
 
-fn line(words: &str, row: &Row) -> String {
+fn line(words: &str, row: &Contest) -> String {
     let Some(ours) = row.fastest(Role::Ours) else { return format!("| {words} | - | | | | |") };
     let rate = |other: &Comparison<'_>| format!("{}, {}", other.name, number(other.median));
     let rival = row.rival(ours);
@@ -40,7 +40,7 @@ fn line(words: &str, row: &Row) -> String {
 }
 
 /// A line per field: the fastest level, and its speedup over the paper's library.
-fn paper(rows: &[Row]) -> Vec<String> {
+fn paper(rows: &[Contest]) -> Vec<String> {
     let cells = |field: String| {
         let cell = |k: usize| {
             let row =

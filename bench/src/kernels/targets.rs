@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::kernels::contest::{Contestant, Role, Row};
+use crate::kernels::contest::{Contest, Contestant, Role};
 use crate::kernels::rows::Section;
 
 /// A target, and its measured value.
@@ -27,8 +27,8 @@ struct Rule {
     row: &'static str,
     target: &'static str,
     least: f64,
-    counts: Box<dyn Fn(&Row) -> bool>,
-    value: fn(&Row, &Contestant) -> Option<f64>,
+    counts: Box<dyn Fn(&Contest) -> bool>,
+    value: fn(&Contest, &Contestant) -> Option<f64>,
     /// The level that counts; empty for the fastest one.
     level: &'static str,
 }
@@ -38,8 +38,8 @@ impl Rule {
         row: &'static str,
         target: &'static str,
         least: f64,
-        value: fn(&Row, &Contestant) -> Option<f64>,
-        counts: impl Fn(&Row) -> bool + 'static,
+        value: fn(&Contest, &Contestant) -> Option<f64>,
+        counts: impl Fn(&Contest) -> bool + 'static,
     ) -> Rule {
         Rule { row, target, least, counts: Box::new(counts), value, level: "" }
     }
@@ -52,14 +52,15 @@ impl Rule {
 
 fn rules() -> Vec<Rule> {
     use Section::{Binary, Decode, Encode, Forced, Lengths, Madd, Paper, Recode, Umem};
-    let ceiling = |row: &Row, ours: &Contestant| Some(row.fraction(ours));
-    let rival = |row: &Row, ours: &Contestant| row.rival(ours).map(|rival| rival.ratio);
-    let same = |row: &Row, ours: &Contestant| row.same_level(ours).map(|library| library.ratio);
-    let at = |section, n, k| move |row: &Row| row.section == section && row.n == n && row.k == k;
-    let paper = |row: &Row| row.section == Paper && (1024..=2048).contains(&row.k);
-    let madd = |row: &Row| row.section == Forced;
-    let recode = |row: &Row| row.section == Recode && row.name == "recode";
-    let frames = |row: &Row| row.section == Umem && row.name.contains("4096");
+    let ceiling = |row: &Contest, ours: &Contestant| Some(row.fraction(ours));
+    let rival = |row: &Contest, ours: &Contestant| row.rival(ours).map(|rival| rival.ratio);
+    let same = |row: &Contest, ours: &Contestant| row.same_level(ours).map(|library| library.ratio);
+    let at =
+        |section, n, k| move |row: &Contest| row.section == section && row.n == n && row.k == k;
+    let paper = |row: &Contest| row.section == Paper && (1024..=2048).contains(&row.k);
+    let madd = |row: &Contest| row.section == Forced;
+    let recode = |row: &Contest| row.section == Recode && row.name == "recode";
+    let frames = |row: &Contest| row.section == Umem && row.name.contains("4096");
     let encode = |row, n| Rule::new(row, "0.95 of the ceiling", 0.95, ceiling, at(Encode, n, 1500));
     let library = "paper's library at this level";
     vec![
@@ -100,7 +101,7 @@ fn rules() -> Vec<Rule> {
 }
 
 /// All targets.
-pub fn evaluate(rows: &[Row]) -> Vec<Target> {
+pub fn evaluate(rows: &[Contest]) -> Vec<Target> {
     let evaluate = |rule: Rule| {
         let found = least(rows, &rule);
         let (measured, worst) = found.map_or((None, None), |(value, at)| (Some(value), Some(at)));
@@ -112,7 +113,7 @@ pub fn evaluate(rows: &[Row]) -> Vec<Target> {
 }
 
 /// The smallest value over the rows that count, and where it is.
-fn least(rows: &[Row], rule: &Rule) -> Option<(f64, String)> {
+fn least(rows: &[Contest], rule: &Rule) -> Option<(f64, String)> {
     let counted = rows.iter().filter(|row| (rule.counts)(row));
     let values = counted.filter_map(|row| {
         let ours = match rule.level {
@@ -126,7 +127,7 @@ fn least(rows: &[Row], rule: &Rule) -> Option<(f64, String)> {
 }
 
 /// All targets as a table.
-pub fn table(rows: &[Row]) -> String {
+pub fn table(rows: &[Contest]) -> String {
     let mut lines = vec![
         "### Targets".to_owned(),
         String::new(),

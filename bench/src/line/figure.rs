@@ -3,7 +3,7 @@
 use bench_svg::{Align, FAINT, GREY, INK, Page, at};
 
 use crate::line::contender::{CONTENDERS, Contender};
-use crate::line::report::Report;
+use crate::line::report::LineReport;
 
 const WIDTH: f64 = 980.0;
 const LEFT: f64 = 70.0;
@@ -22,7 +22,7 @@ const COLOURS: [&str; 10] = [
 ];
 
 /// The figure as an SVG document.
-pub fn svg(report: &Report) -> String {
+pub fn svg(report: &LineReport) -> String {
     let mut page = Page::new(WIDTH, HEIGHT);
     let title = "TCP goodput as a share of what each line can carry (the better of cubic and BBR)";
     page.words(at(LEFT, 24.0), Align::Start, FONT + 2, INK, title);

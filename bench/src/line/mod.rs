@@ -25,7 +25,7 @@ use crate::machine::Machine;
 use crate::results::{write, write_json};
 use case::{CASES, Case};
 use contender::{CONTENDERS, Contender};
-use report::{Line, Report, Series};
+use report::{Line, LineReport, Series};
 use sample::Setup;
 
 /// Compare Recoded with Linux and split TCP: TCP and datagrams over lossy lines with delay
@@ -44,7 +44,7 @@ use sample::Setup;
   sudo target/release/bench line --json bench/results/line.json --svg bench/results/line.svg
   sudo target/release/bench line --lines 4hops-10%-10ms --contenders split-bbr,rlnc --runs 5
   sudo target/release/bench line --all")]
-pub struct Options {
+pub struct LineOptions {
     /// Also write everything, each sample included, to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -80,14 +80,14 @@ pub struct Options {
 ///
 /// # Errors
 /// [`BenchError`]: one sentence, with the fix if there is one.
-pub fn run(options: &Options) -> Result<(), BenchError> {
+pub fn run(options: &LineOptions) -> Result<(), BenchError> {
     if !rustix::process::geteuid().is_root() {
         return Err(BenchError::NotRoot);
     }
     sweep::clean_up_on_signal().map_err(BenchError::Bed)?;
     sweep::sweep(false);
     let started = Instant::now();
-    let mut report = Report {
+    let mut report = LineReport {
         machine: Machine::describe(),
         cores: cores::allowed()?,
         seconds: options.seconds,
@@ -116,7 +116,7 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
 }
 
 /// The contenders for each line.
-fn plan(options: &Options) -> Vec<Line> {
+fn plan(options: &LineOptions) -> Vec<Line> {
     let named: Vec<&'static Case> =
         options.lines.iter().filter_map(|name| Case::named(name)).collect();
     let cases = match named.is_empty() {

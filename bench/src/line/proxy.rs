@@ -16,7 +16,7 @@ const BLOCK_BYTES: usize = 128 << 10;
 
 /// Relay TCP connections (part of `bench line`)
 #[derive(clap::Args)]
-pub struct Options {
+pub struct ProxyOptions {
     /// Where connections come in
     #[arg(long)]
     listen: SocketAddr,
@@ -55,7 +55,7 @@ pub fn start(
 ///
 /// # Errors
 /// [`BenchError::Os`] when it cannot listen.
-pub fn run(options: &Options) -> Result<(), BenchError> {
+pub fn run(options: &ProxyOptions) -> Result<(), BenchError> {
     let listener = TcpListener::bind(options.listen).map_err(BenchError::os("listening"))?;
     loop {
         let accepted = listener.accept().and_then(|(incoming, _)| {

@@ -9,7 +9,7 @@ use crate::machine::Machine;
 use crate::median::median;
 
 /// A whole run.
-pub struct Report {
+pub struct LineReport {
     /// Where.
     pub machine: Machine,
     /// Cores that everything shared.
@@ -292,7 +292,7 @@ fn describe(case: &Case) -> String {
     )
 }
 
-impl Report {
+impl LineReport {
     /// The tables, in Markdown.
     pub fn table(&self) -> String {
         let mut lines = vec![

@@ -8,7 +8,7 @@ use recoded_netns::topology::{
     RECEIVER, Topology, UNIT_LOSS, UNIT_MBIT, UNIT_PACKET_BYTES, UNIT_SYMBOLS,
 };
 
-use super::report::{Figure, Network, Row, Unit, figure};
+use super::report::{ContenderRow, Figure, Network, Unit, figure};
 use super::{Setup, processor_seconds, row};
 use crate::error::BenchError;
 
@@ -23,7 +23,7 @@ const ROUTING: f64 = 1.5;
 
 /// The measurements.
 pub fn butterfly(setup: &Setup) -> Network {
-    let routing = Row {
+    let routing = ContenderRow {
         contender: "routing, in theory".into(),
         figures: vec![figure("links", Unit::Ratio, ROUTING)],
         failed: None,

@@ -23,7 +23,7 @@ use crate::cores;
 use crate::error::BenchError;
 use crate::machine::Machine;
 use crate::results::write_json;
-use report::{Figure, Network, Report, Row};
+use report::{ContenderRow, Figure, Network, NetworkReport};
 
 /// Measure networks that are not lines: two paths, one of them cut, a tree, the butterfly, a mesh
 ///
@@ -38,13 +38,13 @@ use report::{Figure, Network, Report, Row};
   cargo build --release -p recoded -p bench
   sudo target/release/bench networks --json bench/results/networks.json
   sudo target/release/bench networks --only tree --sinks 4")]
-pub struct Options {
+pub struct NetworksOptions {
     /// Also write everything to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Only these
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_enum)]
-    only: Vec<Part>,
+    only: Vec<NetworkPart>,
     /// Seconds of each measurement that count
     #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
@@ -59,7 +59,7 @@ pub struct Options {
 
 /// What is measured.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
-enum Part {
+enum NetworkPart {
     /// TCP over two paths
     Paths,
     /// One of them cut, and back
@@ -86,7 +86,7 @@ struct Setup {
 ///
 /// # Errors
 /// [`BenchError`]: one sentence, with the fix if there is one.
-pub fn run(options: &Options) -> Result<(), BenchError> {
+pub fn run(options: &NetworksOptions) -> Result<(), BenchError> {
     if !rustix::process::geteuid().is_root() {
         return Err(BenchError::NotRoot);
     }
@@ -99,7 +99,7 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
     eprintln!("seed {seed}");
     let time = Duration::from_secs(options.seconds);
     let setup = Setup { seed, time, sinks: options.sinks.into() };
-    let mut report = Report {
+    let mut report = NetworkReport {
         machine: Machine::describe(),
         cores: cores::allowed()?,
         seconds: options.seconds,
@@ -107,7 +107,7 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
         elapsed_seconds: 0.0,
         networks: Vec::new(),
     };
-    for part in Part::value_variants() {
+    for part in NetworkPart::value_variants() {
         if options.only.is_empty() || options.only.contains(part) {
             report.networks.push(setup.measure(*part));
         }
@@ -121,14 +121,14 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
 }
 
 impl Setup {
-    fn measure(&self, part: Part) -> Network {
+    fn measure(&self, part: NetworkPart) -> Network {
         match part {
-            Part::Paths => paths::sum(self),
-            Part::Cut => paths::cut(self),
-            Part::Every => paths::every(self),
-            Part::Tree => tree::tree(self),
-            Part::Butterfly => butterfly::butterfly(self),
-            Part::Mesh => mesh::mesh(self),
+            NetworkPart::Paths => paths::sum(self),
+            NetworkPart::Cut => paths::cut(self),
+            NetworkPart::Every => paths::every(self),
+            NetworkPart::Tree => tree::tree(self),
+            NetworkPart::Butterfly => butterfly::butterfly(self),
+            NetworkPart::Mesh => mesh::mesh(self),
         }
     }
 }
@@ -138,7 +138,7 @@ fn row(
     network: &str,
     contender: &str,
     measure: impl FnOnce() -> Result<Vec<Figure>, BenchError>,
-) -> Row {
+) -> ContenderRow {
     let measured = measure();
     let (figures, failed) = match measured {
         Ok(figures) => (figures, None),
@@ -149,7 +149,7 @@ fn row(
             (Vec::new(), Some(text.lines().next().unwrap_or_default().to_owned()))
         }
     };
-    let row = Row { contender: contender.to_owned(), figures, failed };
+    let row = ContenderRow { contender: contender.to_owned(), figures, failed };
     eprintln!("{network:<10} {}", row.line());
     row
 }

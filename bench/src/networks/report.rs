@@ -7,7 +7,7 @@ use crate::machine::Machine;
 
 /// A whole run.
 #[derive(Serialize)]
-pub struct Report {
+pub struct NetworkReport {
     /// Where.
     pub machine: Machine,
     /// Cores that everything shared.
@@ -30,14 +30,14 @@ pub struct Network {
     /// It in words.
     pub what: String,
     /// Results by contender.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ContenderRow>,
     /// Targets.
     pub aims: Vec<Aim>,
 }
 
 /// A contender.
 #[derive(Serialize)]
-pub struct Row {
+pub struct ContenderRow {
     /// Name of the contender.
     pub contender: String,
     /// Measured figures, in the order of the columns.
@@ -104,7 +104,7 @@ impl Figure {
     }
 }
 
-impl Row {
+impl ContenderRow {
     /// For progress.
     pub fn line(&self) -> String {
         let figures = self.figures.iter().map(|it| format!("{} {}", it.name, it.text()));
@@ -204,7 +204,7 @@ fn short(value: f64) -> String {
     }
 }
 
-impl Report {
+impl NetworkReport {
     /// The tables, in Markdown.
     pub fn table(&self) -> String {
         let mut lines = vec![
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn table_has_a_column_for_each_figure_and_says_what_was_missed() {
-        let row = |contender: &str, figures: Vec<Figure>| Row {
+        let row = |contender: &str, figures: Vec<Figure>| ContenderRow {
             contender: contender.into(),
             figures,
             failed: None,
@@ -235,7 +235,7 @@ mod tests {
             figure("of the sum", Unit::Ratio, 0.9312),
             figure("lost", Unit::Share, 0.0001),
         ];
-        let failed = Row { failed: Some("no MPTCP".into()), ..row("mptcp", Vec::new()) };
+        let failed = ContenderRow { failed: Some("no MPTCP".into()), ..row("mptcp", Vec::new()) };
         let rows = vec![row("bbr", vec![figure("TCP", Unit::Mbit, 80.0)]), failed];
         let rows = rows.into_iter().chain([row("stream", figures)]).collect();
         let mut network = Network { name: "x", what: "y".into(), rows, aims: Vec::new() };

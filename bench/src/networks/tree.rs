@@ -7,7 +7,7 @@ use recoded_netns::probe::{Probe, ProbeOutcome, ProbePlan};
 use recoded_netns::topology::{RECEIVER, TO_RELAYS, TREE_DELAY_MS, TREE_MBIT, Topology};
 use recoded_netns::{Bed, BedError, Namespace};
 
-use super::report::{Figure, Network, Row, Unit, figure};
+use super::report::{ContenderRow, Figure, Network, Unit, figure};
 use super::{Setup, processor_seconds, row};
 use crate::error::BenchError;
 
@@ -104,7 +104,7 @@ fn sample(setup: &Setup, contender: Contender) -> Result<Vec<Figure>, BenchError
 
 /// Multicast with end-to-end FEC, by arithmetic: relays copy, and any `BLOCK_SYMBOLS` packets
 /// decode a block. The source must send for the sink with the highest loss.
-fn end_to_end_fec(sinks: usize) -> Row {
+fn end_to_end_fec(sinks: usize) -> ContenderRow {
     let arrives =
         Topology::tree_losses(sinks).into_iter().map(|[near, far]| (1.0 - near) * (1.0 - far));
     let arrives = arrives.fold(1.0, f64::min);
@@ -122,7 +122,7 @@ fn end_to_end_fec(sinks: usize) -> Row {
             f64::from(packets) / f64::from(BLOCK_SYMBOLS) * best,
         ),
     ];
-    Row { contender: "multicast, FEC end to end, in theory".into(), figures, failed: None }
+    ContenderRow { contender: "multicast, FEC end to end, in theory".into(), figures, failed: None }
 }
 
 /// Packets of a block of `symbols` symbols that let a sink decode all but a share [`INCOMPLETE`] of

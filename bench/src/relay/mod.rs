@@ -36,7 +36,7 @@ use bed::Bed;
 use case::Case;
 use load::Instrument;
 use placement::Cores;
-use report::{Report, Series};
+use report::{RelayReport, Series};
 use sample::{Sample, Setting};
 
 /// Measure the recoding relay and its rivals, in packets per second
@@ -59,7 +59,7 @@ use sample::{Sample, Setting};
   cargo run --release -p bench -- relay --quick
   cargo run --release -p bench -- relay --cases relay --workers 1,2
   cargo run --release -p bench -- relay --rounds 41 --json bench/results/relay.json")]
-pub struct Options {
+pub struct RelayOptions {
     /// Also write everything, each sample included, to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -98,7 +98,7 @@ pub struct Options {
 ///
 /// # Errors
 /// [`BenchError`]: one sentence, with the fix if there is one.
-pub fn run(options: &Options) -> Result<(), BenchError> {
+pub fn run(options: &RelayOptions) -> Result<(), BenchError> {
     if !rustix::process::geteuid().is_root() {
         return Err(BenchError::NotRoot);
     }
@@ -116,7 +116,7 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
         }
     }
     let priority = cores::prefer_this_process();
-    let mut report = Report {
+    let mut report = RelayReport {
         machine: Machine::describe(),
         cores: settings.values().map(|setting| setting.cores.clone()).collect(),
         priority,
@@ -163,7 +163,7 @@ fn take_proven(
     sample::take(setting, series.case, series.packet_bytes, round)
 }
 
-fn series(options: &Options) -> Vec<Series> {
+fn series(options: &RelayOptions) -> Vec<Series> {
     let sizes = options.bytes.iter().map(|bytes| usize::from(*bytes));
     sizes
         .flat_map(|packet_bytes| {
@@ -198,7 +198,7 @@ fn progress(rounds: usize, series: &Series, sample: &Sample) {
     );
 }
 
-fn choose_cores(options: &Options, workers: usize) -> Result<Cores, BenchError> {
+fn choose_cores(options: &RelayOptions, workers: usize) -> Result<Cores, BenchError> {
     let allowed = cores::allowed()?;
     let mut cores = Cores::choose(&allowed, workers)?;
     if workers == 1 {

@@ -24,7 +24,7 @@ pub struct Series {
 }
 
 /// A whole run.
-pub struct Report {
+pub struct RelayReport {
     /// Where.
     pub machine: Machine,
     /// Cores, by number of workers.
@@ -70,7 +70,7 @@ impl Series {
     }
 }
 
-impl Report {
+impl RelayReport {
     /// The ratio of a value of `series` to the same value of `to` in the same round: a disturbance
     /// of a shared machine affects adjacent samples alike.
     fn ratio(&self, series: &Series, to: Case, value: fn(&Sample) -> f64) -> Option<f64> {

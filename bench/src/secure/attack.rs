@@ -92,7 +92,7 @@ impl Attack {
 
 /// One attack, over all rounds.
 #[derive(Serialize)]
-struct Row {
+struct AttackResult {
     attack: Attack,
     wanted_per_second: u64,
     /// Median of the achieved rate.
@@ -114,11 +114,11 @@ struct Pair {
 
 /// All attacks, as JSON.
 #[derive(Serialize)]
-pub struct Report {
+pub struct AttackReport {
     benchmark: &'static str,
     machine: Machine,
     seconds: u64,
-    rows: Vec<Row>,
+    rows: Vec<AttackResult>,
     aim: f64,
     met: bool,
 }
@@ -127,7 +127,7 @@ pub struct Report {
 ///
 /// # Errors
 /// [`BenchError`]: one sentence, with the fix if there is one.
-pub fn run(seconds: u64, rounds: usize) -> Result<Report, BenchError> {
+pub fn run(seconds: u64, rounds: usize) -> Result<AttackReport, BenchError> {
     if !rustix::process::geteuid().is_root() {
         return Err(BenchError::NotRoot);
     }
@@ -158,7 +158,7 @@ pub fn run(seconds: u64, rounds: usize) -> Result<Report, BenchError> {
             (rise > 0).then_some((name, rise))
         });
         let counted = counted.collect();
-        rows.push(Row {
+        rows.push(AttackResult {
             attack,
             wanted_per_second: attack.per_second(),
             reached_per_second: median(pairs.iter().map(|pair| pair.reached_per_second)),
@@ -169,10 +169,10 @@ pub fn run(seconds: u64, rounds: usize) -> Result<Report, BenchError> {
     }
     let met = rows.iter().all(|row| row.kept >= AIM);
     let benchmark = "secure --attack";
-    Ok(Report { benchmark, machine, seconds, rows, aim: AIM, met })
+    Ok(AttackReport { benchmark, machine, seconds, rows, aim: AIM, met })
 }
 
-impl Report {
+impl AttackReport {
     /// The results for readers.
     pub fn table(&self) -> String {
         let mut text = format!(

@@ -17,7 +17,7 @@ use recoded_secure::{
 };
 use recoded_wire::frames::{Frames, Span};
 
-use super::work::{Work, ends, named, packets, secrets};
+use super::work::{PacketWork, ends, named, packets, secrets};
 
 const SHARD: ShardId = ShardId { flow: 7, shard: 0 };
 const DOWN: PeerId = PeerId(0);
@@ -44,7 +44,7 @@ enum Keys {
 }
 
 /// Each of them; none where packets are longer than a frame.
-pub fn all(bytes: usize) -> Vec<Box<dyn Work>> {
+pub fn all(bytes: usize) -> Vec<Box<dyn PacketWork>> {
     if bytes > FRAME_BYTES - AROUND_BYTES {
         return Vec::new();
     }
@@ -59,7 +59,7 @@ pub fn all(bytes: usize) -> Vec<Box<dyn Work>> {
     .into()
 }
 
-fn line(bytes: usize, keys: Keys, name: &str) -> Box<dyn Work> {
+fn line(bytes: usize, keys: Keys, name: &str) -> Box<dyn PacketWork> {
     let mut line = Line::new(bytes, keys);
     let mut packets = packets(bytes);
     for packet in &mut packets {

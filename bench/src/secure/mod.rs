@@ -24,7 +24,7 @@ use crate::error::BenchError;
 use crate::kernels::{choose_core, millis, thread_seconds};
 use crate::machine::Machine;
 use crate::results::write_json;
-use work::Work;
+use work::PacketWork;
 
 /// Measure what tags and encryption cost per packet
 ///
@@ -44,7 +44,7 @@ use work::Work;
   cargo run --release -p bench -- secure --quick
   cargo run --release -p bench -- secure --json bench/results/secure.json
   cargo run --release -p bench -- secure --attack --json bench/results/attack.json")]
-pub struct Options {
+pub struct SecureOptions {
     /// Also write everything, each sample included, to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -79,7 +79,7 @@ const AIM_NANOS: f64 = 160.0;
 
 /// One way to protect a packet, or a part of one.
 #[derive(Serialize)]
-struct Row {
+struct ProtectionCost {
     name: String,
     median_nanos: f64,
     best_nanos: f64,
@@ -87,13 +87,13 @@ struct Row {
 }
 
 #[derive(Serialize)]
-struct Report {
+struct CryptoReport {
     benchmark: &'static str,
     machine: Machine,
     kernel: &'static str,
     packet_bytes: usize,
     packets: usize,
-    rows: Vec<Row>,
+    rows: Vec<ProtectionCost>,
     aim_nanos: f64,
     /// Tag in, tag out and homomorphic verification of 4 columns, measured as one; none if that row
     /// was left out.
@@ -105,7 +105,7 @@ struct Report {
 ///
 /// # Errors
 /// [`BenchError`]: one sentence, with the fix if there is one.
-pub fn run(options: &Options) -> Result<(), BenchError> {
+pub fn run(options: &SecureOptions) -> Result<(), BenchError> {
     if options.attack {
         let report = match options.quick {
             true => attack::run(1, 1)?,
@@ -121,7 +121,7 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
     cores::pin(choose_core(options.core)?)?;
     let machine = Machine::describe();
     let bytes = usize::from(options.bytes);
-    let mut works: Vec<Box<dyn Work>> = work::ours(bytes);
+    let mut works: Vec<Box<dyn PacketWork>> = work::ours(bytes);
     works.extend(path::all(bytes));
     works.extend(line::all(bytes));
     works.extend(rivals::all(bytes));
@@ -133,14 +133,14 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
         }
     }
     let rows = works.iter().zip(samples).map(|(work, samples)| row(work.name(), samples));
-    let rows: Vec<Row> = rows.collect();
+    let rows: Vec<ProtectionCost> = rows.collect();
     let relay = rows.iter().find(|row| row.name == work::RELAY).map(|row| row.median_nanos);
     println!("{}\n\n{}", machine.heading(), table(&rows, bytes));
     if let Some(relay) = relay {
         println!("a relay's share, {relay:.0} ns, against an aim of {AIM_NANOS:.0} ns");
     }
     if let Some(path) = &options.json {
-        let report = Report {
+        let report = CryptoReport {
             benchmark: "secure",
             machine,
             kernel: recoded_gf::Kernel::best().name(),
@@ -157,7 +157,7 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
 }
 
 /// Nanoseconds per packet, over all packets, repeated until `seconds` have passed.
-fn sample(work: &mut dyn Work, seconds: f64) -> f64 {
+fn sample(work: &mut dyn PacketWork, seconds: f64) -> f64 {
     let (start, mut packets) = (thread_seconds(), 0_usize);
     loop {
         (0..PACKETS).for_each(|packet| work.run(packet));
@@ -169,10 +169,10 @@ fn sample(work: &mut dyn Work, seconds: f64) -> f64 {
     }
 }
 
-fn row(name: &str, samples: Vec<f64>) -> Row {
+fn row(name: &str, samples: Vec<f64>) -> ProtectionCost {
     let mut sorted = samples.clone();
     sorted.sort_by(f64::total_cmp);
-    Row {
+    ProtectionCost {
         name: name.into(),
         median_nanos: sorted[sorted.len() / 2],
         best_nanos: sorted[0],
@@ -180,11 +180,11 @@ fn row(name: &str, samples: Vec<f64>) -> Row {
     }
 }
 
-fn table(rows: &[Row], bytes: usize) -> String {
+fn table(rows: &[ProtectionCost], bytes: usize) -> String {
     let head = format!("{:<52} {:>8} {:>8} {:>8}", "ns per packet", "median", "best", "Gbit/s");
-    let line = |row: &Row| {
+    let line = |row: &ProtectionCost| {
         let rate = bytes as f64 * 8.0 / row.median_nanos;
-        let Row { name, median_nanos, best_nanos, .. } = row;
+        let ProtectionCost { name, median_nanos, best_nanos, .. } = row;
         format!("{name:<52} {median_nanos:>8.1} {best_nanos:>8.1} {rate:>8.1}")
     };
     std::iter::once(head).chain(rows.iter().map(line)).collect::<Vec<_>>().join("\n")

@@ -13,7 +13,7 @@ use recoded_pipeline::{Datagram, Pipeline};
 use recoded_secure::{HEADER_BYTES, Opener, PACKETS_MAX, Sealer, Suite};
 use recoded_wire::frames::{Frames, Span};
 
-use super::work::{Work, ends, named, packets, suite_name};
+use super::work::{PacketWork, ends, named, packets, suite_name};
 
 const SHARD: ShardId = ShardId { flow: 7, shard: 0 };
 const PEER: PeerId = PeerId(0);
@@ -27,7 +27,7 @@ const PACKET_NANOS: Nanos = 1000;
 const PACKET_BYTES_MAX: usize = FRAME_BYTES - AROUND_BYTES;
 
 /// A flow in the clear, and one for each suite; none where packets are longer than a frame.
-pub fn all(bytes: usize) -> Vec<Box<dyn Work>> {
+pub fn all(bytes: usize) -> Vec<Box<dyn PacketWork>> {
     if bytes > PACKET_BYTES_MAX {
         return Vec::new();
     }
@@ -36,7 +36,7 @@ pub fn all(bytes: usize) -> Vec<Box<dyn Work>> {
         .into()
 }
 
-fn path(bytes: usize, suite: Option<Suite>) -> Box<dyn Work> {
+fn path(bytes: usize, suite: Option<Suite>) -> Box<dyn PacketWork> {
     let mut path = Path::new(bytes, suite);
     let mut packets = packets(bytes);
     for packet in &mut packets {

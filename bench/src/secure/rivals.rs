@@ -9,10 +9,10 @@ use boringtun::noise::{Tunn, TunnResult};
 use boringtun::x25519::{PublicKey, StaticSecret};
 use siphasher::sip::SipHasher24;
 
-use super::work::{Work, named, packets};
+use super::work::{PacketWork, named, packets};
 
 /// All of them.
-pub fn all(bytes: usize) -> Vec<Box<dyn Work>> {
+pub fn all(bytes: usize) -> Vec<Box<dyn PacketWork>> {
     vec![
         gmac(bytes, false),
         gmac(bytes, true),
@@ -30,7 +30,7 @@ fn nonce(counter: u64) -> [u8; 12] {
     nonce
 }
 
-fn gmac(bytes: usize, both_ways: bool) -> Box<dyn Work> {
+fn gmac(bytes: usize, both_ways: bool) -> Box<dyn PacketWork> {
     let key = |algorithm: &'static Algorithm, byte| {
         LessSafeKey::new(UnboundKey::new(algorithm, &[byte; 16]).expect("16 bytes"))
     };
@@ -49,7 +49,7 @@ fn gmac(bytes: usize, both_ways: bool) -> Box<dyn Work> {
     })
 }
 
-fn aegis(bytes: usize) -> Box<dyn Work> {
+fn aegis(bytes: usize) -> Box<dyn PacketWork> {
     let (packets, mut counter) = (packets(bytes), 0_u64);
     named("AEGIS-128L MAC (libaegis)", move |number| {
         counter += 1;
@@ -61,7 +61,7 @@ fn aegis(bytes: usize) -> Box<dyn Work> {
     })
 }
 
-fn siphash(bytes: usize) -> Box<dyn Work> {
+fn siphash(bytes: usize) -> Box<dyn PacketWork> {
     let packets = packets(bytes);
     named(format!("SipHash-2-4 of {bytes} bytes"), move |number| {
         let mut hasher = SipHasher24::new_with_key(&[4; 16]);
@@ -70,7 +70,7 @@ fn siphash(bytes: usize) -> Box<dyn Work> {
     })
 }
 
-fn blake3(bytes: usize) -> Box<dyn Work> {
+fn blake3(bytes: usize) -> Box<dyn PacketWork> {
     let packets = packets(bytes);
     named("BLAKE3, keyed", move |number| {
         black_box(blake3::keyed_hash(&[5; 32], &packets[number]).as_bytes()[0]);
@@ -78,7 +78,7 @@ fn blake3(bytes: usize) -> Box<dyn Work> {
 }
 
 /// A tunnel of WireGuard in user space: from an IP packet to a UDP payload.
-fn boringtun(bytes: usize) -> Box<dyn Work> {
+fn boringtun(bytes: usize) -> Box<dyn PacketWork> {
     let secrets = [1, 2].map(|byte| StaticSecret::from([byte; 32]));
     let publics = secrets.each_ref().map(PublicKey::from);
     let mut index = 0;

@@ -11,7 +11,7 @@ use recoded_secure::{
 use super::PACKETS;
 
 /// Something that is done to packets.
-pub trait Work {
+pub trait PacketWork {
     /// Name in the table.
     fn name(&self) -> &str;
     /// Processes packet `packet`, below [`PACKETS`].
@@ -21,7 +21,7 @@ pub trait Work {
 /// A name and a routine.
 pub struct Named<F>(pub String, pub F);
 
-impl<F: FnMut(usize)> Work for Named<F> {
+impl<F: FnMut(usize)> PacketWork for Named<F> {
     fn name(&self) -> &str {
         &self.0
     }
@@ -32,7 +32,7 @@ impl<F: FnMut(usize)> Work for Named<F> {
 }
 
 /// A contestant.
-pub fn named(name: impl Into<String>, run: impl FnMut(usize) + 'static) -> Box<dyn Work> {
+pub fn named(name: impl Into<String>, run: impl FnMut(usize) + 'static) -> Box<dyn PacketWork> {
     Box::new(Named(name.into(), run))
 }
 
@@ -60,7 +60,7 @@ pub fn secrets() -> Secrets {
 }
 
 /// Everything that `recoded-secure` does to a packet.
-pub fn ours(bytes: usize) -> Vec<Box<dyn Work>> {
+pub fn ours(bytes: usize) -> Vec<Box<dyn PacketWork>> {
     let mut all = vec![
         relay(RELAY, bytes, Strength::Standard),
         relay(RELAY_STRICT, bytes, Strength::Strict),
@@ -122,7 +122,7 @@ impl Coded {
     }
 }
 
-fn verify(bytes: usize, strength: Strength, columns: usize) -> Box<dyn Work> {
+fn verify(bytes: usize, strength: Strength, columns: usize) -> Box<dyn PacketWork> {
     let coded = Coded::new(bytes, strength, columns);
     let of = strength.columns();
     let name = format!("homomorphic tag of {of} columns, {columns} verified");
@@ -133,7 +133,7 @@ fn digest(bytes: usize) -> Arc<HopDigest> {
     Arc::new(HopDigest::new(&secrets(), bytes))
 }
 
-fn tag_out(bytes: usize) -> Box<dyn Work> {
+fn tag_out(bytes: usize) -> Box<dyn PacketWork> {
     let digest = digest(bytes);
     let mut sender = HopSender::new(&secrets(), 1, 0, &digest);
     let mut packets = packets(bytes + TRAILER_BYTES);
@@ -148,7 +148,7 @@ fn tag_out(bytes: usize) -> Box<dyn Work> {
 }
 
 /// Verified without moving the window, so that the same packets can be repeated.
-fn tag_in(bytes: usize) -> Box<dyn Work> {
+fn tag_in(bytes: usize) -> Box<dyn PacketWork> {
     let digest = digest(bytes);
     let sender = HopSender::new(&secrets(), 1, 0, &digest);
     let receiver = HopReceiver::new(&secrets(), 1, 0, &digest, 2048);
@@ -162,7 +162,7 @@ fn tag_in(bytes: usize) -> Box<dyn Work> {
 }
 
 /// A relay's work per packet without recoding: incoming tag, verification, outgoing tag.
-fn relay(name: &str, bytes: usize, strength: Strength) -> Box<dyn Work> {
+fn relay(name: &str, bytes: usize, strength: Strength) -> Box<dyn PacketWork> {
     let mut coded = Coded::new(bytes, strength, SUBSET_MIN);
     let digest = digest(bytes);
     let upstream = HopSender::new(&secrets(), 1, 0, &digest);
@@ -186,7 +186,7 @@ fn relay(name: &str, bytes: usize, strength: Strength) -> Box<dyn Work> {
 }
 
 /// Once per unit, so a packet costs a sixteenth of it.
-fn fill(bytes: usize) -> Box<dyn Work> {
+fn fill(bytes: usize) -> Box<dyn PacketWork> {
     let Coded { key, mut masks, .. } = Coded::new(bytes, Strength::Standard, 8);
     let space = Space { flow: 1, shard: 0, kind: Kind::Generation };
     let mut unit = 0;
@@ -207,7 +207,7 @@ pub fn ends(suite: Suite) -> (Sealer, Opener) {
     (secrets().sealer(suite, 1), secrets().opener(suite, 1 << 16))
 }
 
-fn seal(bytes: usize, suite: Suite) -> Box<dyn Work> {
+fn seal(bytes: usize, suite: Suite) -> Box<dyn PacketWork> {
     let (mut sealer, _) = ends(suite);
     let mut packets = packets(bytes);
     named(format!("envelope by {}, sealed", suite_name(suite)), move |number| {
@@ -219,7 +219,7 @@ fn seal(bytes: usize, suite: Suite) -> Box<dyn Work> {
     })
 }
 
-fn seal_and_open(bytes: usize, suite: Suite) -> Box<dyn Work> {
+fn seal_and_open(bytes: usize, suite: Suite) -> Box<dyn PacketWork> {
     let (mut sealer, mut opener) = ends(suite);
     let mut packets = packets(bytes);
     named(format!("envelope by {}, sealed and opened", suite_name(suite)), move |number| {

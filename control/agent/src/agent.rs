@@ -15,7 +15,7 @@ use crate::daemon::{Began, Daemon, DaemonError};
 use crate::key::Verifier;
 use crate::settings::Settings;
 use crate::source::{HttpError, Source};
-use crate::status::{State, Status};
+use crate::status::{Status, VersionState};
 use crate::store::{Doing, StaleError, Store, digest};
 use recoded_secure::KeyError;
 use std::io;
@@ -207,7 +207,7 @@ impl Agent {
         let outcome = self.apply(&bundle, bytes);
         match &outcome {
             Ok(began) => {
-                self.status.state = State::of(*began);
+                self.status.state = VersionState::of(*began);
                 tracing::info!(version = bundle.version(), state = ?self.status.state, "applied");
             }
             Err(refusal) => {
@@ -280,7 +280,7 @@ impl Agent {
     fn take_up(&mut self, bundle: &Bundle, bytes: &[u8]) {
         let configuration = bundle.configuration().to_owned();
         self.status.version = Some(bundle.version());
-        self.status.state = State::InForce;
+        self.status.state = VersionState::InForce;
         self.good = Some(Good { digest: digest(bytes), configuration });
         if let Ok(None) = self.daemon.file()
             && let Err(error) = self.daemon.write(bundle.configuration())

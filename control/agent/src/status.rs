@@ -24,7 +24,7 @@ const SILENCE_SECONDS_MAX: u64 = 90;
 /// State of the last good version.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub enum VersionState {
     /// No good version yet; the daemon has the operator's configuration, if any.
     None,
     /// The daemon runs with it, as far as the agent knows.
@@ -33,12 +33,12 @@ pub enum State {
     Written,
 }
 
-impl State {
+impl VersionState {
     /// The state after a change of this kind.
-    pub fn of(began: Began) -> State {
+    pub fn of(began: Began) -> VersionState {
         match began {
-            Began::Written => State::Written,
-            Began::Same | Began::Waits(_) | Began::Restarted => State::InForce,
+            Began::Written => VersionState::Written,
+            Began::Same | Began::Waits(_) | Began::Restarted => VersionState::InForce,
         }
     }
 }
@@ -51,7 +51,7 @@ pub struct Status {
     /// Location of bundles.
     pub source: String,
     /// State of `version`.
-    pub state: State,
+    pub state: VersionState,
     /// The last good version; null if there is none.
     pub version: Option<u64>,
     /// Newest version that was verified.
@@ -81,7 +81,7 @@ impl Status {
         Status {
             node: settings.node.clone(),
             source,
-            state: State::None,
+            state: VersionState::None,
             version: None,
             newest: 0,
             refusal: None,
@@ -143,7 +143,7 @@ impl Status {
 
     /// Its exit code, as in all programs of Recoded.
     pub fn exit_code(&self) -> u8 {
-        let is_well = self.state == State::InForce && self.refusal.is_none();
+        let is_well = self.state == VersionState::InForce && self.refusal.is_none();
         match self.is_silent(now()) {
             true => exit::NOT_RUNNING,
             false if is_well && self.trouble.is_none() && !self.differs => exit::OK,
@@ -164,7 +164,9 @@ impl Status {
         let Status { node, source, newest, .. } = self;
         let version = match (self.version, self.state) {
             (None, _) => "none yet".to_owned(),
-            (Some(version), State::Written) => format!("{version}, in the file: no daemon ran"),
+            (Some(version), VersionState::Written) => {
+                format!("{version}, in the file: no daemon ran")
+            }
             (Some(version), _) => format!("{version}, active"),
         };
         let ago = |at: u64| format!("{} s ago", now.saturating_sub(at));
@@ -219,7 +221,7 @@ mod tests {
             status.text_at(status.at),
             "node     a\nversion  none yet\nsource   /srv, reached never\n"
         );
-        (status.version, status.newest, status.state) = (Some(7), 7, State::InForce);
+        (status.version, status.newest, status.state) = (Some(7), 7, VersionState::InForce);
         status.looked(true, None);
         assert_eq!(status.exit_code(), exit::OK);
         status.newest = 8;

@@ -8,7 +8,7 @@ use common::{FIRST, Node, bundle, until};
 use recoded_agent::agent::Agent;
 use recoded_agent::bundle::{BUNDLE_BYTES_MAX, Bundle};
 use recoded_agent::key::Signer;
-use recoded_agent::status::State;
+use recoded_agent::status::VersionState;
 use std::fs;
 
 fn running() -> Node {
@@ -35,7 +35,7 @@ fn new_bundle_is_in_force_confirmed_and_kept() {
     assert_eq!((node.in_force().as_str(), node.file().as_str()), ("# seven\n", "# seven\n"));
     assert_eq!(node.daemon.get().confirmed, 1);
     let status = agent.status().clone();
-    assert_eq!((status.version, status.newest, status.state), (Some(7), 7, State::InForce));
+    assert_eq!((status.version, status.newest, status.state), (Some(7), 7, VersionState::InForce));
     assert_eq!((status.trouble.clone(), status.differs, status.exit_code()), (None, false, 0));
 
     // Nothing is applied twice, not even by another agent.
@@ -102,7 +102,10 @@ fn configuration_that_is_refused_goes_back_with_words() {
         assert_eq!(node.file(), FIRST, "{text}");
         until("it is as before", || ["back", FIRST].contains(&node.in_force().as_str()));
         let status = agent.status();
-        assert_eq!((status.version, status.newest, status.state), (None, version, State::None));
+        assert_eq!(
+            (status.version, status.newest, status.state),
+            (None, version, VersionState::None)
+        );
     }
     // It is not retried at once, and the message stays.
     let number = node.daemon.get().number;
@@ -211,7 +214,7 @@ fn box_without_a_daemon_has_the_file_for_the_next_start() {
     let mut agent = node.agent();
     node.publish(&bundle("a", 1, "# one\n"));
     assert_eq!(refusal(&mut agent), "");
-    assert_eq!((node.file().as_str(), agent.status().state), ("# one\n", State::Written));
+    assert_eq!((node.file().as_str(), agent.status().state), ("# one\n", VersionState::Written));
     node.start();
     assert_eq!(node.in_force(), "# one\n");
 

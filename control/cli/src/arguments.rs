@@ -157,7 +157,7 @@ pub enum Command {
     /// reordering and MTU, in both directions. Forecasts the goodput of plain TCP and of each code,
     /// and recommends one.
     #[command(after_help = plan::HELP)]
-    Plan(plan::Options),
+    Plan(plan::PlanOptions),
     /// Show flows, next hops and events live, once a second; ? explains the keys
     Top,
     /// Show changes of flows, next hops, sessions, links, drops, configurations and processes
@@ -186,7 +186,7 @@ pub enum Command {
     /// directions. Sends ICMP echo requests, which need no privileges, and queries the daemon for
     /// reports of the hops.
     #[command(after_help = ping::HELP)]
-    Ping(ping::Options),
+    Ping(ping::PingOptions),
     /// Write an archive for a bug report: versions, host, state, events, doctor, log; no keys
     ///
     /// Works without a daemon, and lists the missing parts. Run it as root, on the host of the
@@ -225,7 +225,7 @@ pub enum Command {
     /// recovers most symbols per batch.
     #[cfg(feature = "bats")]
     #[command(after_help = degrees::EXAMPLES)]
-    Degrees(degrees::Options),
+    Degrees(degrees::DegreeOptions),
     /// Generate the configuration of every box of a network from one file; needs no daemon
     ///
     /// The parser of the daemon checks each file first; its errors name the line of the network

@@ -25,12 +25,12 @@ pub enum What {
     /// Lists settings that do not fit the configuration, each with the command that corrects it;
     /// --apply runs these commands, as root. Settings that need a decision, such as addresses and
     /// programs of other owners, are only reported. Exit code 5 while packets cannot arrive.
-    Host(Options),
+    Host(ConfigureOptions),
 }
 
 /// For which configuration, and whether to change anything.
 #[derive(Args, Debug)]
-pub struct Options {
+pub struct ConfigureOptions {
     /// The configuration
     #[arg(long, value_name = "FILE", default_value = "/etc/recoded/recoded.toml")]
     config: PathBuf,
@@ -63,7 +63,7 @@ pub enum ConfigureError {
 
 /// Changes made, and findings that remain.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct ConfigureReport {
     applied: bool,
     steps: Vec<Step>,
     left: Vec<Left>,
@@ -92,8 +92,8 @@ struct Left {
 ///
 /// # Errors
 /// The configuration cannot be read, or Linux does not answer.
-pub fn run(options: &Options) -> Result<Report, ConfigureError> {
-    let Options { config, apply, .. } = options;
+pub fn run(options: &ConfigureOptions) -> Result<ConfigureReport, ConfigureError> {
+    let ConfigureOptions { config, apply, .. } = options;
     let text = read(config)?;
     let mtu = recoded::node::mtu;
     let (_, _, parsed) = Config::parse(&config.to_string_lossy(), &text, &mtu)?;
@@ -113,7 +113,7 @@ pub fn run(options: &Options) -> Result<Report, ConfigureError> {
         cause,
         cure,
     });
-    Ok(Report { applied: *apply, steps, left: left.collect(), errors })
+    Ok(ConfigureReport { applied: *apply, steps, left: left.collect(), errors })
 }
 
 fn read(path: &Path) -> Result<String, ConfigureError> {
@@ -180,7 +180,7 @@ fn mend(words: &[String]) -> String {
 }
 
 /// Formats the report as text.
-pub fn text(report: &Report) -> String {
+pub fn text(report: &ConfigureReport) -> String {
     let mut text = String::new();
     for Step { subject, cause, command, outcome } in &report.steps {
         let how = if report.applied { outcome.as_str() } else { "would be run" };

@@ -512,9 +512,9 @@ fn worker_table(workers: &[Worker]) -> String {
 }
 
 /// Place of drops or faults, the table of their reasons, and counts.
-type Place = (String, Table, BTreeMap<String, u64>);
+type DropSource = (String, Table, BTreeMap<String, u64>);
 
-fn places(state: &State) -> Vec<Place> {
+fn places(state: &State) -> Vec<DropSource> {
     let dropped = state.verdicts.iter().filter(|(verdict, _)| verdict.starts_with("drop"));
     let dropped = dropped.map(|(name, number)| (name.clone(), *number)).collect();
     let mut places = vec![

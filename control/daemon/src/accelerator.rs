@@ -36,7 +36,7 @@ enum Kind {
 }
 
 /// State shared by the thread that opens a card and the one that receives the choice.
-struct State {
+struct SharedChoice {
     choice: EngineChoice,
     /// Most recently opened kind, and the choice that it was opened for.
     opened: Option<(Kind, EngineChoice)>,
@@ -49,13 +49,13 @@ pub struct Accelerator {
     fpga: Option<Card>,
     /// Whether this process could open a card.
     is_free: bool,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<SharedChoice>>,
 }
 
 impl Accelerator {
     /// Opens the card that `choice` selects; `fpga` is the FPGA card.
     pub fn new(choice: EngineChoice, fpga: Option<Card>) -> Accelerator {
-        let state = State { choice, opened: None, told: String::new() };
+        let state = SharedChoice { choice, opened: None, told: String::new() };
         Accelerator { fpga, is_free: true, state: Arc::new(Mutex::new(state)) }
     }
 

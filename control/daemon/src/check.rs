@@ -3,7 +3,7 @@
 use crate::config::{self, Backend, Config};
 use crate::keys::Keys;
 use crate::node;
-use recoded_host::{Link, Network, Plan, Sockets};
+use recoded_host::{HostPlan, Link, Network, Sockets};
 use recoded_runtime::topology::Topology;
 use recoded_runtime::{
     Interface, UDP_SOCKET_BYTES, ip_packet_bytes_max, why_udp, worker_memory_bytes,
@@ -13,7 +13,7 @@ use std::os::unix::net::UnixStream;
 
 /// Derives the requirements of `config`. If a daemon answers on its control socket, the existing
 /// tunnels and XDP programs are its own.
-pub fn plan(config: &Config) -> Plan {
+pub fn plan(config: &Config) -> HostPlan {
     let daemon = &config.daemon;
     let topology = node::topology(config, Keys::none(config));
     let links = config.links.iter().enumerate().map(|(index, link)| Link {
@@ -40,7 +40,7 @@ pub fn plan(config: &Config) -> Plan {
     let link_count = config.links.len();
     let frames_bytes = worker_memory_bytes(daemon.frames, config.frame_size, link_count);
     let worker_bytes = processes * frames_bytes;
-    Plan {
+    HostPlan {
         links: links.collect(),
         tunnels: config.tunnels.iter().map(|tunnel| tunnel.name.clone()).collect(),
         networks: networks.collect(),

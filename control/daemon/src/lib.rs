@@ -34,7 +34,7 @@ pub mod events;
 pub mod keeper;
 pub mod predecessor;
 
-pub mod kept;
+pub mod control_service;
 
 pub mod sandbox;
 

@@ -60,20 +60,20 @@ pub fn suppressed(count: u64) -> String {
 /// Bounds the output of a subscriber: `subscriber.with(LogLimit::default())`.
 #[derive(Debug, Default)]
 pub struct LogLimit {
-    places: Mutex<HashMap<Identifier, Place>>,
+    places: Mutex<HashMap<Identifier, CallSiteLimit>>,
 }
 
 #[derive(Debug)]
-struct Place {
+struct CallSiteLimit {
     limit: Limit,
     /// Lines suppressed before the one being written.
     before: u64,
 }
 
 impl LogLimit {
-    fn with<T>(&self, event: &Event<'_>, use_place: impl FnOnce(&mut Place) -> T) -> T {
+    fn with<T>(&self, event: &Event<'_>, use_place: impl FnOnce(&mut CallSiteLimit) -> T) -> T {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        let new = || Place { limit: Limit::new(Instant::now()), before: 0 };
+        let new = || CallSiteLimit { limit: Limit::new(Instant::now()), before: 0 };
         use_place(places.entry(event.metadata().callsite()).or_insert_with(new))
     }
 }

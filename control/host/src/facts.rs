@@ -2,7 +2,7 @@
 
 use crate::netlink::all;
 use crate::surroundings::{self, Surroundings};
-use crate::{Link, Plan, unit};
+use crate::{HostPlan, Link, unit};
 use rtnetlink::packet_route::AddressFamily;
 use rtnetlink::packet_route::address::{AddressAttribute, AddressMessage};
 use rtnetlink::packet_route::link::{
@@ -111,7 +111,7 @@ pub fn shares_prefix(left: IpAddr, right: IpAddr, prefix: u8) -> bool {
 }
 
 /// Collects the facts that the rules need.
-pub fn ask(plan: &Plan) -> Result<Facts, FactsError> {
+pub fn ask(plan: &HostPlan) -> Result<Facts, FactsError> {
     let mut facts = with_handle(async |handle| interfaces(plan, &handle).await)?;
     facts.memlock_bytes = getrlimit(Resource::Memlock).current;
     facts.unit_memlock_bytes = unit::memlock_bytes();
@@ -141,7 +141,7 @@ fn socket_bytes_max(name: &str) -> Option<u64> {
     std::fs::read_to_string(format!("/proc/sys/net/core/{name}")).ok()?.trim().parse().ok()
 }
 
-async fn interfaces(plan: &Plan, handle: &Handle) -> Result<Facts, Error> {
+async fn interfaces(plan: &HostPlan, handle: &Handle) -> Result<Facts, Error> {
     let mut facts = Facts::default();
     let links = all(handle.link().get().execute(), usize::MAX).await?;
     facts.faces = links.iter().filter_map(face).collect();

@@ -4,7 +4,7 @@
 use crate::facts::{Facts, shares_prefix};
 use crate::finding::{by, error, warning};
 use crate::firewall::{Chain, Decision, Hook, Owner, Packet, decide};
-use crate::{Face, Finding, Level, Link, Network, Plan, Sockets};
+use crate::{Face, Finding, HostPlan, Level, Link, Network, Sockets};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
@@ -17,7 +17,7 @@ const DATAPLANE_PROCESS: &str = "recoded-dp";
 /// `rp_filter` value that drops packets whose replies would take another interface.
 const STRICT: u8 = 1;
 
-pub fn judge(plan: &Plan, facts: &Facts, findings: &mut Vec<Finding>) {
+pub fn judge(plan: &HostPlan, facts: &Facts, findings: &mut Vec<Finding>) {
     for link in &plan.links {
         port(plan, facts, link, findings);
         if link.sockets != Sockets::Xdp {
@@ -39,7 +39,7 @@ fn level_of(link: &Link) -> Level {
     if link.sockets == Sockets::Udp { Level::Error } else { Level::Warning }
 }
 
-fn port(plan: &Plan, facts: &Facts, link: &Link, findings: &mut Vec<Finding>) {
+fn port(plan: &HostPlan, facts: &Facts, link: &Link, findings: &mut Vec<Finding>) {
     let mut holders = facts.surroundings.holders.iter();
     let (Some(holder), Some(port)) = (holders.find(|it| it.link == link.name), plan.port) else {
         return;
@@ -62,7 +62,7 @@ fn port(plan: &Plan, facts: &Facts, link: &Link, findings: &mut Vec<Finding>) {
     findings.push(Finding { level, ..found });
 }
 
-fn firewall(plan: &Plan, facts: &Facts, link: &Link, findings: &mut Vec<Finding>) {
+fn firewall(plan: &HostPlan, facts: &Facts, link: &Link, findings: &mut Vec<Finding>) {
     let (Some(port), chains) = (plan.port, &facts.surroundings.firewall) else { return };
     let mut named: BTreeSet<String> = BTreeSet::new();
     for neighbour in &link.neighbours {
@@ -258,7 +258,7 @@ fn overlap(facts: &Facts, link: &Link, network: &Network, findings: &mut Vec<Fin
     ));
 }
 
-fn tracking(plan: &Plan, facts: &Facts, findings: &mut Vec<Finding>) {
+fn tracking(plan: &HostPlan, facts: &Facts, findings: &mut Vec<Finding>) {
     let Some(tracking) = facts.surroundings.tracking else { return };
     let is_udp = plan.links.iter().any(|link| link.sockets == Sockets::Udp);
     let is_full = tracking.count.saturating_mul(100) >= tracking.max * TRACKING_PERCENT_MAX;

@@ -32,7 +32,7 @@ use std::net::IpAddr;
 
 /// Requirements of a configuration on its host.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Plan {
+pub struct HostPlan {
     /// Links.
     pub links: Vec<Link>,
     /// Names of tunnels.
@@ -94,8 +94,8 @@ pub enum Sockets {
 /// # Errors
 ///
 /// Linux does not answer queries about its interfaces.
-pub fn check(plan: &Plan) -> Result<Vec<Finding>, FactsError> {
+pub fn check(plan: &HostPlan) -> Result<Vec<Finding>, FactsError> {
     let links = own::with_own_addresses(&plan.links, &own_addresses()?);
-    let plan = Plan { links, ..plan.clone() };
+    let plan = HostPlan { links, ..plan.clone() };
     Ok(judge(&plan, &facts::ask(&plan)?))
 }

@@ -2,7 +2,7 @@
 
 use crate::facts::{Face, Facts, shares_prefix};
 use crate::finding::{by, error, warning};
-use crate::{Finding, Link, Plan, Sockets, fit, unit};
+use crate::{Finding, HostPlan, Link, Sockets, fit, unit};
 use std::net::IpAddr;
 
 /// The oldest Linux with all system calls of the daemon.
@@ -21,7 +21,7 @@ const PERFMON: u32 = 38;
 const BPF: u32 = 39;
 
 /// All findings, errors first.
-pub fn judge(plan: &Plan, facts: &Facts) -> Vec<Finding> {
+pub fn judge(plan: &HostPlan, facts: &Facts) -> Vec<Finding> {
     let mut findings = Vec::new();
     host(plan, facts, &mut findings);
     for link in &plan.links {
@@ -57,7 +57,7 @@ fn old_linux(version: (u32, u32), needs_xdp: bool) -> Option<Finding> {
     }
 }
 
-fn host(plan: &Plan, facts: &Facts, findings: &mut Vec<Finding>) {
+fn host(plan: &HostPlan, facts: &Facts, findings: &mut Vec<Finding>) {
     let needs_xdp = plan.links.iter().any(|link| link.sockets == Sockets::Xdp);
     findings.extend(old_linux(facts.linux, needs_xdp));
     if needs_xdp && facts.has_af_xdp == Some(false) {
@@ -125,7 +125,7 @@ fn host(plan: &Plan, facts: &Facts, findings: &mut Vec<Finding>) {
 }
 
 /// Buffers of UDP sockets; a program with CAP_NET_ADMIN may exceed the limits.
-fn socket_buffers(plan: &Plan, facts: &Facts, findings: &mut Vec<Finding>) {
+fn socket_buffers(plan: &HostPlan, facts: &Facts, findings: &mut Vec<Finding>) {
     let Some(wanted) = plan.socket_bytes else { return };
     let limits = ["net.core.rmem_max", "net.core.wmem_max"].into_iter().zip(facts.socket_bytes_max);
     for (name, limit) in limits {
@@ -140,7 +140,7 @@ fn socket_buffers(plan: &Plan, facts: &Facts, findings: &mut Vec<Finding>) {
     }
 }
 
-fn link(plan: &Plan, facts: &Facts, link: &Link, findings: &mut Vec<Finding>) {
+fn link(plan: &HostPlan, facts: &Facts, link: &Link, findings: &mut Vec<Finding>) {
     let subject = || format!("link {}", link.name);
     let interface = &link.interface;
     let Some(face) = facts.faces.iter().find(|face| face.name == *interface) else {
@@ -194,7 +194,7 @@ fn link(plan: &Plan, facts: &Facts, link: &Link, findings: &mut Vec<Finding>) {
     }
 }
 
-fn program(plan: &Plan, face: &Face, link: &Link, findings: &mut Vec<Finding>) {
+fn program(plan: &HostPlan, face: &Face, link: &Link, findings: &mut Vec<Finding>) {
     let (Some(id), name) = (face.program, &face.name) else { return };
     if plan.is_running {
         return;
@@ -280,8 +280,8 @@ mod tests {
     use super::*;
     use crate::{Address, Level, Route, Surroundings};
 
-    fn plan() -> Plan {
-        Plan {
+    fn plan() -> HostPlan {
+        HostPlan {
             links: vec![Link {
                 name: "west".into(),
                 interface: "eth0".into(),
@@ -332,7 +332,7 @@ mod tests {
     }
 
     /// The only finding, which must exist with severity `level`.
-    fn only(plan: &Plan, facts: &Facts, level: Level) -> String {
+    fn only(plan: &HostPlan, facts: &Facts, level: Level) -> String {
         let findings = judge(plan, facts);
         assert_eq!(findings.len(), 1, "{findings:?}");
         assert_eq!(findings[0].level, level, "{findings:?}");
@@ -362,7 +362,7 @@ mod tests {
         assert!(said.contains("net.core.rmem_max = 212992") && said.contains("4194304"), "{said}");
         let mend = judge(&plan, &unprivileged).remove(0).mend;
         assert_eq!(mend, ["sysctl", "-q", "-w", "net.core.rmem_max=4194304"]);
-        let plan = Plan { socket_bytes: None, ..plan };
+        let plan = HostPlan { socket_bytes: None, ..plan };
         assert_eq!(judge(&plan, &unprivileged), []);
     }
 
@@ -446,7 +446,7 @@ mod tests {
         assert!(only(&plan(), &there, Level::Error).contains("XDP program (77)"));
         there.faces.push(face("rec0", 9));
         assert_eq!(judge(&plan(), &there).len(), 2);
-        assert_eq!(judge(&Plan { is_running: true, ..plan() }, &there), []);
+        assert_eq!(judge(&HostPlan { is_running: true, ..plan() }, &there), []);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! offloads.
 
 use crate::firewall::{Chain, iptables, nft};
-use crate::{Face, Plan, Sockets};
+use crate::{Face, HostPlan, Sockets};
 use nix::sys::socket::{setsockopt, sockopt};
 use rtnetlink::packet_route::route::RouteAttribute;
 use rtnetlink::{Handle, RouteMessageBuilder};
@@ -76,7 +76,7 @@ pub struct Tracking {
 
 impl Surroundings {
     /// Examines all but return paths.
-    pub(crate) fn look(&mut self, plan: &Plan, faces: &[Face]) {
+    pub(crate) fn look(&mut self, plan: &HostPlan, faces: &[Face]) {
         let may_be_udp = plan.links.iter().any(|link| link.sockets != Sockets::Xdp);
         if may_be_udp {
             self.firewall = firewall();
@@ -99,7 +99,7 @@ impl Surroundings {
 }
 
 /// Queries Linux's route to each neighbour, from the local address.
-pub async fn return_paths(plan: &Plan, handle: &Handle) -> Vec<ReturnPath> {
+pub async fn return_paths(plan: &HostPlan, handle: &Handle) -> Vec<ReturnPath> {
     let mut found = Vec::new();
     for link in &plan.links {
         let Some(local) = link.local else { continue };
@@ -184,7 +184,7 @@ fn output(program: &str, arguments: &[&str]) -> String {
 
 /// Sockets that conflict with a link. Before the daemon runs, this tries to open a socket like the
 /// daemon's; the table of sockets names the program.
-fn holders(plan: &Plan) -> Vec<Holder> {
+fn holders(plan: &HostPlan) -> Vec<Holder> {
     let Some(port) = plan.port else { return Vec::new() };
     let mut found = Vec::new();
     let mut all: Option<Vec<UdpSocket>> = None;
@@ -297,7 +297,7 @@ mod tests {
     use super::*;
     use crate::Link;
 
-    fn plan(port: u16) -> Plan {
+    fn plan(port: u16) -> HostPlan {
         let link = Link {
             name: "west".into(),
             interface: "lo".into(),
@@ -305,7 +305,7 @@ mod tests {
             neighbours: vec![[127, 0, 0, 2].into()],
             sockets: Sockets::Udp,
         };
-        Plan { links: vec![link], port: Some(port), ..Plan::default() }
+        HostPlan { links: vec![link], port: Some(port), ..HostPlan::default() }
     }
 
     #[test]
@@ -316,8 +316,8 @@ mod tests {
         assert_eq!(found.len(), 1);
         let (_, pid) = found[0].process.clone().expect("this process may be looked at");
         assert_eq!((found[0].link.as_str(), pid), ("west", std::process::id()));
-        let elsewhere = Plan { port: Some(port), ..plan(port) };
-        let elsewhere = Plan {
+        let elsewhere = HostPlan { port: Some(port), ..plan(port) };
+        let elsewhere = HostPlan {
             links: vec![Link { local: Some([127, 0, 0, 9].into()), ..elsewhere.links[0].clone() }],
             ..elsewhere
         };

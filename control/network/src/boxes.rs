@@ -7,7 +7,7 @@
 //!  paths over it, in both directions          -> flow       source, relay or sink
 //! ```
 
-use crate::model::{Auth, End, Extra, Link, Network, Path, Place};
+use crate::model::{Auth, End, Extra, Link, Network, NodeAddress, Path};
 use crate::paths;
 use ipnet::IpNet;
 use recoded_api::keys::{FLOW, Role};
@@ -25,7 +25,7 @@ pub(crate) struct BoxLink<'a> {
 #[derive(Clone, Debug)]
 pub(crate) struct BoxHop<'a> {
     pub link: String,
-    pub place: &'a Place,
+    pub place: &'a NodeAddress,
     pub node: usize,
     /// The link of the network.
     pub over: &'a Link,

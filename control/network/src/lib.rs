@@ -37,7 +37,7 @@ mod keys;
 pub use capacity::Cut;
 pub use error::{Fault, NetworkError, NetworkErrors};
 pub use keys::{KeepError, with_keys};
-pub use model::{Auth, End, Extra, FILE_BYTES_MAX, Link, Network, Node, Path, Place};
+pub use model::{Auth, End, Extra, FILE_BYTES_MAX, Link, Network, Node, NodeAddress, Path};
 
 impl Network {
     /// The configuration of every node, in the order of nodes.

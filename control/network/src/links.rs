@@ -1,6 +1,6 @@
 //! `[[link]]`: adjacent nodes, and the interfaces between them.
 
-use crate::model::{End, Link, Node, Place, extra};
+use crate::model::{End, Link, Node, NodeAddress, extra};
 use crate::reader::{Reader, Text, listed};
 use crate::{Fault, NetworkError};
 use recoded::config::names::is_host_name;
@@ -72,14 +72,14 @@ pub(crate) fn name(link: &Link, nodes: &[Node]) -> String {
     format!("link {} - {}", nodes[one.node].name, nodes[other.node].name)
 }
 
-fn end(text: &str) -> Option<(Place, String)> {
+fn end(text: &str) -> Option<(NodeAddress, String)> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let [place, "dev", interface] = words[..] else { return None };
     let fits = (1..=15).contains(&interface.len()) && !interface.contains('/');
     let place = match place.parse::<IpAddr>() {
         Ok(address) if address.is_unspecified() || address.is_multicast() => return None,
-        Ok(address) => Place::Address(address),
-        Err(_) if is_host_name(place) => Place::Name(place.to_owned()),
+        Ok(address) => NodeAddress::Address(address),
+        Err(_) if is_host_name(place) => NodeAddress::Name(place.to_owned()),
         Err(_) => return None,
     };
     fits.then(|| (place, interface.to_owned()))

@@ -38,28 +38,28 @@ pub struct Extra {
 
 /// Location of a node on a link.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum NodeAddress {
     /// An address.
     Address(IpAddr),
     /// A host name, which its neighbours resolve.
     Name(String),
 }
 
-impl Place {
+impl NodeAddress {
     /// Its address, if one is written.
     pub fn address(&self) -> Option<IpAddr> {
         match self {
-            Place::Address(address) => Some(*address),
-            Place::Name(_) => None,
+            NodeAddress::Address(address) => Some(*address),
+            NodeAddress::Name(_) => None,
         }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for NodeAddress {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Address(address) => address.fmt(formatter),
-            Place::Name(name) => name.fmt(formatter),
+            NodeAddress::Address(address) => address.fmt(formatter),
+            NodeAddress::Name(name) => name.fmt(formatter),
         }
     }
 }
@@ -72,7 +72,7 @@ pub struct End {
     /// Its interface.
     pub interface: String,
     /// Location where the other end reaches it.
-    pub place: Place,
+    pub place: NodeAddress,
     /// Line in the file.
     pub line: usize,
 }

@@ -38,7 +38,7 @@ pub struct Way {
 /// Kinds of networks.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Shape {
+pub enum NetworkKind {
     /// One link, no relay.
     Direct,
     /// One way over relays.
@@ -55,18 +55,18 @@ pub enum Shape {
     Apart,
 }
 
-impl Shape {
+impl NetworkKind {
     /// Name for tables.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Shape::Direct => "direct",
-            Shape::Line => "line",
-            Shape::Sum => "paths, sum",
-            Shape::Backup => "paths, backup",
-            Shape::Every => "paths, every",
-            Shape::Tree => "tree",
-            Shape::Apart => "a flow to each",
+            NetworkKind::Direct => "direct",
+            NetworkKind::Line => "line",
+            NetworkKind::Sum => "paths, sum",
+            NetworkKind::Backup => "paths, backup",
+            NetworkKind::Every => "paths, every",
+            NetworkKind::Tree => "tree",
+            NetworkKind::Apart => "a flow to each",
         }
     }
 
@@ -74,10 +74,10 @@ impl Shape {
     #[must_use]
     pub fn spread(self) -> Option<&'static str> {
         match self {
-            Shape::Sum => Some("sum"),
-            Shape::Backup => Some("backup"),
-            Shape::Every | Shape::Tree => Some("every"),
-            Shape::Direct | Shape::Line | Shape::Apart => None,
+            NetworkKind::Sum => Some("sum"),
+            NetworkKind::Backup => Some("backup"),
+            NetworkKind::Every | NetworkKind::Tree => Some("every"),
+            NetworkKind::Direct | NetworkKind::Line | NetworkKind::Apart => None,
         }
     }
 }
@@ -86,7 +86,7 @@ impl Shape {
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Choice {
     /// Its kind.
-    pub shape: Shape,
+    pub shape: NetworkKind,
     /// Its ways, by number.
     pub ways: Vec<usize>,
     /// Rate of the slowest receiver, Mbit/s of TCP payload.
@@ -190,21 +190,23 @@ impl Net {
     }
 
     /// Rate of the slowest receiver in a network of these ways.
-    fn carries(&self, shape: Shape, ways: &[&Way]) -> f64 {
+    fn carries(&self, shape: NetworkKind, ways: &[&Way]) -> f64 {
         let least = |all: &mut dyn Iterator<Item = f64>| all.min_by(f64::total_cmp).unwrap_or(0.0);
         let each = || ways.iter().map(|way| self.alone(way));
         match shape {
-            Shape::Sum => self.together(ways).iter().sum(),
-            Shape::Backup => each().fold(0.0, f64::max),
+            NetworkKind::Sum => self.together(ways).iter().sum(),
+            NetworkKind::Backup => each().fold(0.0, f64::max),
             // All links carry everything, once.
-            Shape::Direct | Shape::Line | Shape::Every | Shape::Tree => least(&mut each()),
-            Shape::Apart => least(&mut self.together(ways).into_iter()),
+            NetworkKind::Direct | NetworkKind::Line | NetworkKind::Every | NetworkKind::Tree => {
+                least(&mut each())
+            }
+            NetworkKind::Apart => least(&mut self.together(ways).into_iter()),
         }
     }
 
     /// The same after the worst failure of a single link.
-    fn left(&self, shape: Shape, ways: &[&Way]) -> f64 {
-        let several = matches!(shape, Shape::Sum | Shape::Backup | Shape::Every);
+    fn left(&self, shape: NetworkKind, ways: &[&Way]) -> f64 {
+        let several = matches!(shape, NetworkKind::Sum | NetworkKind::Backup | NetworkKind::Every);
         let links = ways.iter().flat_map(|way| &way.links);
         let without = |link: &usize| {
             let remain = ways.iter().copied().filter(|way| !way.links.contains(link));
@@ -215,17 +217,17 @@ impl Net {
     }
 
     /// Packets that the source sends per packet that enters.
-    fn sent(&self, shape: Shape, ways: &[&Way]) -> f64 {
+    fn sent(&self, shape: NetworkKind, ways: &[&Way]) -> f64 {
         let mut each = ways.iter().map(|way| self.packets(way));
         match shape {
-            Shape::Direct | Shape::Line | Shape::Apart => each.sum(),
-            Shape::Backup => each.next().unwrap_or(0.0),
-            Shape::Sum => {
+            NetworkKind::Direct | NetworkKind::Line | NetworkKind::Apart => each.sum(),
+            NetworkKind::Backup => each.next().unwrap_or(0.0),
+            NetworkKind::Sum => {
                 let got = self.together(ways);
                 let all: f64 = got.iter().sum();
                 got.iter().zip(each).map(|(mbit, packets)| mbit * packets / all.max(1e-9)).sum()
             }
-            Shape::Every | Shape::Tree => {
+            NetworkKind::Every | NetworkKind::Tree => {
                 let mut first: Vec<usize> = ways.iter().map(|way| way.links[0]).collect();
                 first.sort_unstable();
                 first.dedup();
@@ -235,12 +237,12 @@ impl Net {
     }
 
     /// Longest one-way delay with the whole network in use, in milliseconds.
-    fn one_way_ms(&self, shape: Shape, ways: &[&Way]) -> f64 {
+    fn one_way_ms(&self, shape: NetworkKind, ways: &[&Way]) -> f64 {
         let mut each = ways.iter().map(|way| self.trip(way) / 2.0 * 1e3);
         match shape {
             // The earliest copy counts.
-            Shape::Every => each.fold(f64::INFINITY, f64::min),
-            Shape::Backup => each.next().unwrap_or(0.0),
+            NetworkKind::Every => each.fold(f64::INFINITY, f64::min),
+            NetworkKind::Backup => each.next().unwrap_or(0.0),
             _ => each.fold(0.0, f64::max),
         }
     }
@@ -258,7 +260,7 @@ impl Advice {
         let mut order: Vec<usize> = (0..ways.len()).collect();
         order.sort_by(|one, other| there.alone(&ways[*other]).total_cmp(&there.alone(&ways[*one])));
         let is_one = ways.iter().all(|way| way.receiver == ways[0].receiver);
-        let choice = |shape: Shape, numbers: Vec<usize>| {
+        let choice = |shape: NetworkKind, numbers: Vec<usize>| {
             let taken: Vec<&Way> = numbers.iter().map(|number| &ways[*number]).collect();
             Choice {
                 shape,
@@ -285,7 +287,7 @@ impl Advice {
 
     /// The network of this kind, if possible.
     #[must_use]
-    pub fn find(&self, shape: Shape) -> Option<&Choice> {
+    pub fn find(&self, shape: NetworkKind) -> Option<&Choice> {
         self.choices.iter().find(|choice| choice.shape == shape)
     }
 }
@@ -294,9 +296,10 @@ fn to_one(
     net: &Net,
     ways: &[Way],
     order: &[usize],
-    choice: impl Fn(Shape, Vec<usize>) -> Choice,
+    choice: impl Fn(NetworkKind, Vec<usize>) -> Choice,
 ) -> Advice {
-    let shape = |way: &Way| if way.links.len() == 1 { Shape::Direct } else { Shape::Line };
+    let shape =
+        |way: &Way| if way.links.len() == 1 { NetworkKind::Direct } else { NetworkKind::Line };
     let mut choices: Vec<Choice> =
         order.iter().map(|number| choice(shape(&ways[*number]), vec![*number])).collect();
     if ways.len() == 1 {
@@ -308,7 +311,7 @@ fn to_one(
     }
     let best = choices[0].mbit;
     let first = choices.len();
-    let several = [Shape::Sum, Shape::Backup, Shape::Every];
+    let several = [NetworkKind::Sum, NetworkKind::Backup, NetworkKind::Every];
     choices.extend(several.map(|shape| choice(shape, order.to_vec())));
     let (recommended, why) = if choices[first].mbit >= BETTER * best {
         (first, Why::Adds)
@@ -324,7 +327,7 @@ fn to_one(
 fn to_several(
     ways: &[Way],
     order: &[usize],
-    choice: impl Fn(Shape, Vec<usize>) -> Choice,
+    choice: impl Fn(NetworkKind, Vec<usize>) -> Choice,
 ) -> Advice {
     let mut taken: Vec<usize> = Vec::new();
     for number in order {
@@ -333,7 +336,7 @@ fn to_several(
         }
     }
     taken.sort_unstable();
-    let choices = vec![choice(Shape::Tree, taken.clone()), choice(Shape::Apart, taken)];
+    let choices = vec![choice(NetworkKind::Tree, taken.clone()), choice(NetworkKind::Apart, taken)];
     let is_better = choices[0].mbit >= BETTER * choices[1].mbit
         || choices[0].packets * BETTER <= choices[1].packets;
     let (recommended, why) = if is_better { (0, Why::Once) } else { (1, Why::NothingShared) };

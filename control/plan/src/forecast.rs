@@ -19,7 +19,7 @@ use recoded_code::theory::LossModel;
 use serde::Serialize;
 use std::net::IpAddr;
 
-use crate::measured::{Measured, Way};
+use crate::measured::{Measured, OneWayMeasurement};
 
 /// One hop in the direction of the forecast.
 #[derive(Copy, Clone, PartialEq, Debug)]
@@ -53,7 +53,7 @@ impl Hop {
     /// One direction of a measurement.
     #[must_use]
     pub fn new(measured: &Measured, direction: Direction) -> Hop {
-        let Way { loss, burst_mean, rate_mbit, mtu, .. } = *match direction {
+        let OneWayMeasurement { loss, burst_mean, rate_mbit, mtu, .. } = *match direction {
             Direction::There => &measured.there,
             Direction::Back => &measured.back,
         };
@@ -122,7 +122,7 @@ impl Contender {
 
 /// A row of a forecast.
 #[derive(Copy, Clone, PartialEq, Debug, Serialize)]
-pub struct Row {
+pub struct ForecastRow {
     /// The contender.
     pub contender: Contender,
     /// Goodput of a TCP connection.
@@ -163,7 +163,7 @@ pub struct Forecast {
     /// Rate of the slowest hop.
     pub rate_mbit: f64,
     /// Rows, TCP first.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ForecastRow>,
     /// Whether Recoded is worth it.
     pub verdict: Verdict,
     /// The recommended code, if it is.
@@ -202,12 +202,12 @@ impl Forecast {
 
     /// The row of a contender.
     #[must_use]
-    pub fn row(&self, contender: Contender) -> Option<&Row> {
+    pub fn row(&self, contender: Contender) -> Option<&ForecastRow> {
         self.rows.iter().find(|row| row.contender == contender)
     }
 }
 
-fn verdict(rows: &[Row], loss: f64, round_trip: f64) -> (Verdict, Contender) {
+fn verdict(rows: &[ForecastRow], loss: f64, round_trip: f64) -> (Verdict, Contender) {
     let mbit =
         |contender| rows.iter().find(|row| row.contender == contender).map_or(0.0, |row| row.mbit);
     // Ties go to the code that needs no configuration.

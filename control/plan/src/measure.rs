@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 
 use crate::error::MeasureError;
 use crate::listen::is_remote;
-use crate::measured::{Measured, RoundTrip, Sums, Way};
+use crate::measured::{Measured, OneWayMeasurement, RoundTrip, Sums};
 use crate::packet::{Body, OPENING_BYTES, PORT, ParseError, Refusal, Token};
-use crate::ramp::{self, Losses, Rate, Shape};
+use crate::ramp::{self, Losses, Rate, TrainShape};
 use crate::socket::{Endpoint, Received, header_bytes, interface};
 use crate::summary::Summary;
 use crate::train::{Arrivals, TrainPlan, be_prompt, send, wall_nanos};
@@ -63,7 +63,7 @@ const FILLING_SECONDS: f64 = 0.12;
 
 /// Options of a measurement.
 #[derive(Copy, Clone, Debug)]
-pub struct Options {
+pub struct MeasurementOptions {
     /// Time for measuring losses, both directions together.
     pub seconds: f64,
     /// Highest rate in either direction.
@@ -97,7 +97,7 @@ struct Client {
 /// No listener answers, or it stops answering.
 pub fn measure(
     host: &str,
-    options: &Options,
+    options: &MeasurementOptions,
     mut progress: impl FnMut(&str),
 ) -> Result<Measured, MeasureError> {
     be_prompt();
@@ -214,7 +214,7 @@ impl Client {
 
     fn all(
         &mut self,
-        options: &Options,
+        options: &MeasurementOptions,
         progress: &mut impl FnMut(&str),
     ) -> Result<Measured, MeasureError> {
         progress("largest packets");
@@ -299,7 +299,12 @@ impl Client {
         Ok(())
     }
 
-    fn way(&mut self, direction: Direction, mtu: u16, seconds: f64) -> Result<Way, MeasureError> {
+    fn way(
+        &mut self,
+        direction: Direction,
+        mtu: u16,
+        seconds: f64,
+    ) -> Result<OneWayMeasurement, MeasureError> {
         // Larger ones are rare outside of a site, and make trains coarse.
         let packet = mtu.min(PACKET_BYTES_MAX);
         let bits = f64::from(packet + ETHERNET_BYTES) * 8.0;
@@ -319,12 +324,12 @@ impl Client {
         let measured_at_mbit = loss_rate(rate.mbit, bits);
         let mbit = (FILLING * rate.mbit).min(cap);
         let packets = (mbit * 1e6 * FILLING_SECONDS / bits).max(48.0) as u32;
-        let full = self.train(direction, Shape { mbit, packets }, bits, payload_bytes)?;
+        let full = self.train(direction, TrainShape { mbit, packets }, bits, payload_bytes)?;
         let base = base.unwrap_or(full.way_min_nanos).min(full.way_min_nanos);
         let above = full.way_min_nanos.saturating_sub(base).max(0) as f64;
         let sent = full.sent - full.sent / 2;
         let is_full = losses.is_exceeded_by(sent, full.lost_late) && full.overrun == 0;
-        Ok(Way {
+        Ok(OneWayMeasurement {
             measured_at_mbit,
             rate_mbit: rate.mbit,
             rate_is_least: rate.is_least,
@@ -349,7 +354,8 @@ impl Client {
         let (mut sent_seconds, longest) = (0.0, Duration::from_secs_f64(2.0 * seconds + 2.0));
         while sent_seconds < seconds && began.elapsed() < longest {
             let packets = (mbit * 1e6 * LOSS_TRAIN_SECONDS / bits).max(8.0) as u32;
-            let summary = self.train(direction, Shape { mbit, packets }, bits, payload_bytes)?;
+            let summary =
+                self.train(direction, TrainShape { mbit, packets }, bits, payload_bytes)?;
             sent_seconds += f64::from(summary.sent) * bits / mbit / 1e6;
             let carried = ramp::carried(&summary, bits, &Losses::default());
             let grew = summary.queue_late_nanos.saturating_sub(summary.queue_early_nanos);
@@ -373,7 +379,7 @@ impl Client {
     fn train(
         &mut self,
         direction: Direction,
-        shape: Shape,
+        shape: TrainShape,
         bits: f64,
         payload_bytes: usize,
     ) -> Result<Summary, MeasureError> {

@@ -14,9 +14,9 @@ pub struct Measured {
     /// Address of the far end.
     pub to: String,
     /// From the near end to the far end.
-    pub there: Way,
+    pub there: OneWayMeasurement,
     /// From the far end to the near end.
-    pub back: Way,
+    pub back: OneWayMeasurement,
     /// Unloaded round trip.
     pub round_trip: RoundTrip,
     /// Limitations of the figures.
@@ -26,7 +26,7 @@ pub struct Measured {
 
 /// One direction.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Way {
+pub struct OneWayMeasurement {
     /// Share of packets lost.
     pub loss: f64,
     /// Its standard deviation.
@@ -157,7 +157,7 @@ impl Sums {
     /// and nothing in the other has two parameters; their maximum likelihood estimates follow from
     /// the share lost and the mean burst.
     #[must_use]
-    pub fn way(&self) -> Way {
+    pub fn way(&self) -> OneWayMeasurement {
         let (packets, lost) = (self.packets.max(1) as f64, self.lost as f64);
         let loss = lost / packets;
         let burst_mean = if self.runs > 0 { lost / self.runs as f64 } else { 1.0 };
@@ -166,7 +166,7 @@ impl Sums {
         // Correlated losses are fewer independent observations.
         let correlation = (1.0 - good_to_bad - burst_mean.recip()).clamp(0.0, 0.999);
         let spread = (1.0 + correlation) / (1.0 - correlation);
-        Way {
+        OneWayMeasurement {
             loss,
             loss_deviation: (loss * (1.0 - loss) * spread / packets).sqrt(),
             packets: self.packets,
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn figures_that_cannot_be_are_refused() {
-        let way = Way { rate_mbit: 100.0, mtu: 1500, ..Sums::default().way() };
+        let way = OneWayMeasurement { rate_mbit: 100.0, mtu: 1500, ..Sums::default().way() };
         let round_trip = RoundTrip { min_ms: 1.0, median_ms: 1.0, p99_ms: 2.0, answers: 9 };
         let good = Measured {
             from: "a".into(),

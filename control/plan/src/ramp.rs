@@ -46,7 +46,7 @@ const DEVIATIONS: f64 = 4.0;
 
 /// Parameters of a train.
 #[derive(Copy, Clone, PartialEq, Debug)]
-pub struct Shape {
+pub struct TrainShape {
     /// Its rate, including Ethernet headers.
     pub mbit: f64,
     /// Packets.
@@ -106,7 +106,7 @@ pub fn find<E>(
     cap_mbit: f64,
     packet_bits: f64,
     losses: &mut Losses,
-    mut run: impl FnMut(Shape) -> Result<Summary, E>,
+    mut run: impl FnMut(TrainShape) -> Result<Summary, E>,
 ) -> Result<Option<Rate>, E> {
     let cap = cap_mbit.max(0.1);
     let (mut mbit, mut guesses) = (START_MBIT.min(cap), 0);
@@ -148,7 +148,7 @@ fn step<E>(
     mbit: f64,
     packet_bits: f64,
     losses: &mut Losses,
-    run: &mut impl FnMut(Shape) -> Result<Summary, E>,
+    run: &mut impl FnMut(TrainShape) -> Result<Summary, E>,
 ) -> Result<Step, E> {
     let (mut best, mut sent, mut failed): (Option<f64>, f64, usize) = (None, 0.0, 0);
     for _ in 0..LATE_TRIES {
@@ -188,7 +188,7 @@ fn refine<E>(
     guess: f64,
     packet_bits: f64,
     losses: &Losses,
-    run: &mut impl FnMut(Shape) -> Result<Summary, E>,
+    run: &mut impl FnMut(TrainShape) -> Result<Summary, E>,
 ) -> Result<(f64, f64), E> {
     let faster = ABOVE * guess;
     let mut carried_mbit = Vec::with_capacity(REFINING);
@@ -217,9 +217,9 @@ fn sent_mbit(summary: &Summary, packet_bits: f64) -> Option<f64> {
     is_enough.then(|| rate / summary.span_sent_nanos as f64)
 }
 
-fn shape(mbit: f64, packet_bits: f64) -> Shape {
+fn shape(mbit: f64, packet_bits: f64) -> TrainShape {
     let packets = (mbit * 1e6 * TRAIN_SECONDS / packet_bits).max(TRAIN_PACKETS_MIN);
-    Shape { mbit, packets: packets as u32 }
+    TrainShape { mbit, packets: packets as u32 }
 }
 
 /// Arrival rate in Mbit/s, including the packets that the path always loses.
@@ -282,7 +282,7 @@ mod tests {
             }
         }
 
-        fn run(&mut self, shape: Shape) -> Result<Summary, Infallible> {
+        fn run(&mut self, shape: TrainShape) -> Result<Summary, Infallible> {
             let mut arrivals = Arrivals::default();
             let (interval, airtime) = (BITS / shape.mbit / 1e6, BITS / self.mbit / 1e6);
             let mut free = 0.0_f64;
@@ -334,7 +334,7 @@ mod tests {
     fn limit_is_kept_and_said() {
         let mut link = Link::new(300.0, 0.1);
         let mut fastest = 0.0_f64;
-        let mut run = |shape: Shape| {
+        let mut run = |shape: TrainShape| {
             fastest = fastest.max(shape.mbit);
             link.run(shape)
         };
@@ -365,7 +365,7 @@ mod tests {
     fn late_senders_say_nothing_of_the_path() {
         for (every, expected) in [(2, 100.0), (1, 6.0)] {
             let (mut link, mut count) = (Link::new(100.0, 0.05), 0);
-            let mut run = |shape: Shape| {
+            let mut run = |shape: TrainShape| {
                 count += 1;
                 let mut late = shape;
                 if count % every == 0 && shape.mbit > 6.0 {

@@ -12,7 +12,7 @@ use rand::{Rng, SeedableRng};
 use recoded_plan::error::MeasureError;
 use recoded_plan::forecast::{Direction, Forecast, Hop, Verdict};
 use recoded_plan::listen::{Limits, Listener};
-use recoded_plan::measure::{Options, measure};
+use recoded_plan::measure::{MeasurementOptions, measure};
 use recoded_plan::packet::{BYTES_MAX, Body, OPENING_BYTES, Packet, Refusal, VERSION};
 use recoded_plan::socket::header_bytes;
 use recoded_plan::summary::Summary;
@@ -21,8 +21,8 @@ use recoded_plan::train::{PACKETS_MAX, PAYLOAD_BYTES_MAX};
 const LOOPBACK: &str = "127.0.0.1:0";
 const LOOPBACK_V6: &str = "[::1]:0";
 
-fn options(rate_max_mbit: f64) -> Options {
-    Options { seconds: 1.0, rate_max_mbit }
+fn options(rate_max_mbit: f64) -> MeasurementOptions {
+    MeasurementOptions { seconds: 1.0, rate_max_mbit }
 }
 
 /// A listener that ends after `seconds`.

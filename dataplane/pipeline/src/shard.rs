@@ -25,7 +25,7 @@ use crate::hop::receive::upstreams::Upstreams;
 use crate::hop::send::next_hops::{Counts, NextHops};
 use crate::packet::arrival::{Arrival, Data, Fate};
 use crate::plan::Plan;
-use crate::stage::{Stage, State, each, sink, source};
+use crate::stage::{RoleState, Stage, each, sink, source};
 use crate::unit::context::Context;
 use crate::unit::role::Lifecycle;
 use crate::unit::sink::SinkCode;
@@ -66,7 +66,7 @@ pub(crate) struct Shard {
 fn split<'a, 'io, F, E>(
     shard: &'a mut Shard,
     io: &'a mut Io<'io, F, E>,
-) -> (&'a mut State, Context<'a, 'io, F, E>) {
+) -> (&'a mut RoleState, Context<'a, 'io, F, E>) {
     let Shard { id, counters, upstreams, hops, marks, present, .. } = shard;
     let upstream = upstreams.present_mut();
     let Stage { params, state, .. } = present;
@@ -75,14 +75,14 @@ fn split<'a, 'io, F, E>(
 
 /// Updates the pace of the link to a neighbour, and returns the fates of packets of a stage that it
 /// reported since the last call.
-fn settle(state: &mut State, peer: PeerId, pace: Option<f64>) -> Comparison {
+fn settle(state: &mut RoleState, peer: PeerId, pace: Option<f64>) -> Comparison {
     match state {
-        State::StreamSource(source) => source.settle(peer, pace),
-        State::StreamRelay(relay) => relay.settle(peer, pace),
-        State::Relay(relay) => relay.mender.settle(pace),
-        State::RlncSource(source) => source.settle(pace),
+        RoleState::StreamSource(source) => source.settle(peer, pace),
+        RoleState::StreamRelay(relay) => relay.settle(peer, pace),
+        RoleState::Relay(relay) => relay.mender.settle(pace),
+        RoleState::RlncSource(source) => source.settle(pace),
         #[cfg(feature = "bats")]
-        State::BatsSource(source) => source.settle(pace),
+        RoleState::BatsSource(source) => source.settle(pace),
         _ => Comparison::default(),
     }
 }
@@ -216,8 +216,8 @@ impl Shard {
         let refused = self.counters.tag_refused;
         let (state, mut cx) = split(self, io);
         let fate = match state {
-            State::Relay(relay) => relay.receive(&mut cx, arrival),
-            State::StreamRelay(relay) => relay.receive(&mut cx, arrival),
+            RoleState::Relay(relay) => relay.receive(&mut cx, arrival),
+            RoleState::StreamRelay(relay) => relay.receive(&mut cx, arrival),
             state => sink!(state, sink => sink.receive(&mut cx, arrival), {
                 Fate::Dropped(DropReason::WrongRole)
             }),
@@ -293,7 +293,7 @@ impl Shard {
         stage: Stage,
         io: &mut Io<'_, impl Frames, impl Egress>,
     ) -> Option<Stage> {
-        if matches!(self.present.state, State::Relay(_)) {
+        if matches!(self.present.state, RoleState::Relay(_)) {
             self.drain(io);
         }
         let kind = std::mem::discriminant(&self.present.state);
@@ -302,7 +302,8 @@ impl Shard {
         }
         let mut gone = self.take_other(io.frames);
         self.other = Some(replace(&mut self.present, stage));
-        let is_relay = matches!(self.present.state, State::Relay(_) | State::StreamRelay(_));
+        let is_relay =
+            matches!(self.present.state, RoleState::Relay(_) | RoleState::StreamRelay(_));
         if is_relay && std::mem::discriminant(&self.present.state) == kind {
             // The larger one accepts everything that the smaller one accepted.
             gone = self.take_other(io.frames);
@@ -355,8 +356,8 @@ impl Shard {
             let (state, mut cx) = split(self, io);
             let fate = match state {
                 _ if header.common.hop_index == u8::MAX => Fate::Dropped(DropReason::WrongRole),
-                State::Relay(relay) => relay.hand_up(&mut cx, payload, header),
-                State::StreamRelay(relay) => relay.hand_up(&mut cx, peer, payload, header),
+                RoleState::Relay(relay) => relay.hand_up(&mut cx, payload, header),
+                RoleState::StreamRelay(relay) => relay.hand_up(&mut cx, peer, payload, header),
                 _ => Fate::Dropped(DropReason::WrongRole),
             };
             self.wake(io.now);
@@ -393,18 +394,18 @@ impl Shard {
         let (first, second) = self.both(|shard| {
             let (state, mut cx) = split(shard, io);
             let heard = match state {
-                State::StreamSource(source) => source.hear_link(&mut cx, peer, report, payload),
-                State::StreamRelay(relay) => relay.hear_link(&mut cx, peer, report, payload),
-                State::Relay(relay) => {
+                RoleState::StreamSource(source) => source.hear_link(&mut cx, peer, report, payload),
+                RoleState::StreamRelay(relay) => relay.hear_link(&mut cx, peer, report, payload),
+                RoleState::Relay(relay) => {
                     relay.hear_link(&mut cx, report, payload);
                     Ok(())
                 }
-                State::RlncSource(source) => {
+                RoleState::RlncSource(source) => {
                     source.hear_link(&mut cx, report, payload);
                     Ok(())
                 }
                 #[cfg(feature = "bats")]
-                State::BatsSource(source) => {
+                RoleState::BatsSource(source) => {
                     source.hear_link(&mut cx, report, payload);
                     Ok(())
                 }
@@ -444,7 +445,7 @@ impl Shard {
     /// Adopts a requested plan.
     pub(crate) fn planned(&mut self, plan: Plan) {
         match &mut self.present.state {
-            State::Relay(relay) => relay.planned(plan),
+            RoleState::Relay(relay) => relay.planned(plan),
             state => source!(state, source => source.planned(plan), ()),
         }
     }

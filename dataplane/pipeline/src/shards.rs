@@ -31,12 +31,12 @@ const RELIEF_LOOKS: usize = 8;
 
 /// A shard, and its index among those of this worker.
 #[derive(Copy, Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct ShardSlot {
     id: ShardId,
     index: Option<usize>,
 }
 
-impl Place {
+impl ShardSlot {
     /// Whether it is here.
     pub(crate) fn is_here(self) -> bool {
         self.index.is_some()
@@ -141,12 +141,12 @@ impl Shards {
 
     /// Place of the shard with this id.
     #[inline]
-    pub(crate) fn place(&self, id: ShardId) -> Place {
-        Place { id, index: self.search(id).ok() }
+    pub(crate) fn place(&self, id: ShardId) -> ShardSlot {
+        ShardSlot { id, index: self.search(id).ok() }
     }
 
     /// The shard at a place, if there is one.
-    pub(crate) fn at(&mut self, place: Place) -> Option<&mut Shard> {
+    pub(crate) fn at(&mut self, place: ShardSlot) -> Option<&mut Shard> {
         place.index.map(|index| &mut self.shards[index])
     }
 
@@ -221,12 +221,12 @@ impl Shards {
     pub(crate) fn receive(
         &mut self,
         io: &mut Io<'_, impl Frames, impl Egress>,
-        place: Place,
+        place: ShardSlot,
         origin: Origin,
         arrival: &Arrival<'_>,
         is_noted: bool,
     ) -> Fate {
-        let Place { id, index } = place;
+        let ShardSlot { id, index } = place;
         let Some(index) = index else {
             if arrival.data.is_keepalive() {
                 // It gives no information about later packets.
@@ -265,12 +265,12 @@ impl Shards {
     fn open_for(
         &mut self,
         io: &mut Io<'_, impl Frames, impl Egress>,
-        place: Place,
+        place: ShardSlot,
         origin: Origin,
         arrival: &Arrival<'_>,
         refusal: DropReason,
     ) -> Fate {
-        let Place { id, index } = place;
+        let ShardSlot { id, index } = place;
         match self.ask(io, id, origin.peer, &arrival.data) {
             Ok(true) => {}
             Ok(false) => return Fate::Dropped(refusal),

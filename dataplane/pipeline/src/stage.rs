@@ -25,7 +25,7 @@ use crate::unit::sink::units::UnitSink;
 pub(crate) const IN_USE_NANOS: Nanos = 2_000_000_000;
 
 /// The state of a role.
-pub(crate) enum State {
+pub(crate) enum RoleState {
     RlncSource(Box<RlncSource>),
     #[cfg(feature = "bats")]
     BatsSource(Box<BatsSource>),
@@ -42,16 +42,16 @@ pub(crate) enum State {
 macro_rules! each {
     ($state:expr, $role:ident => $result:expr) => {
         match $state {
-            State::RlncSource($role) => $result,
+            RoleState::RlncSource($role) => $result,
             #[cfg(feature = "bats")]
-            State::BatsSource($role) => $result,
-            State::StreamSource($role) => $result,
-            State::StreamRelay($role) => $result,
-            State::Relay($role) => $result,
-            State::RlncSink($role) => $result,
+            RoleState::BatsSource($role) => $result,
+            RoleState::StreamSource($role) => $result,
+            RoleState::StreamRelay($role) => $result,
+            RoleState::Relay($role) => $result,
+            RoleState::RlncSink($role) => $result,
             #[cfg(feature = "bats")]
-            State::BatsSink($role) => $result,
-            State::StreamSink($role) => $result,
+            RoleState::BatsSink($role) => $result,
+            RoleState::StreamSink($role) => $result,
         }
     };
 }
@@ -60,10 +60,10 @@ macro_rules! each {
 macro_rules! source {
     ($state:expr, $source:ident => $result:expr, $otherwise:expr) => {
         match $state {
-            State::RlncSource($source) => $result,
+            RoleState::RlncSource($source) => $result,
             #[cfg(feature = "bats")]
-            State::BatsSource($source) => $result,
-            State::StreamSource($source) => $result,
+            RoleState::BatsSource($source) => $result,
+            RoleState::StreamSource($source) => $result,
             _ => $otherwise,
         }
     };
@@ -73,16 +73,16 @@ macro_rules! source {
 macro_rules! sink {
     ($state:expr, $sink:ident => $result:expr, $otherwise:expr) => {
         match $state {
-            State::RlncSink($sink) => $result,
+            RoleState::RlncSink($sink) => $result,
             #[cfg(feature = "bats")]
-            State::BatsSink($sink) => $result,
-            State::StreamSink($sink) => $result,
+            RoleState::BatsSink($sink) => $result,
+            RoleState::StreamSink($sink) => $result,
             _ => $otherwise,
         }
     };
 }
 
-impl State {
+impl RoleState {
     fn new(shard: ShardId, params: &FlowParams, combiner: &mut Combiner) -> Self {
         match (&params.role, &params.code) {
             (Role::Source { .. }, FlowCode::Rlnc) => {
@@ -118,7 +118,7 @@ impl State {
 /// A role with its parameters: code and sizes, and settings independent of them.
 pub(crate) struct Stage {
     pub(crate) params: FlowParams,
-    pub(crate) state: State,
+    pub(crate) state: RoleState,
     /// When it last accepted a packet; for a source: when it was replaced.
     pub(crate) used_at: Nanos,
     made_at: Nanos,
@@ -133,14 +133,14 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) fn new(shard: ShardId, params: FlowParams, combiner: &mut Combiner) -> Self {
-        let state = State::new(shard, &params, combiner);
+        let state = RoleState::new(shard, &params, combiner);
         Self { params, state, used_at: 0, made_at: 0, epoch: None, is_proven: false, rent: None }
     }
 
     /// Whether it accepts packets of this code and the sizes of their epoch: a short unit may come
     /// first.
     pub(crate) fn takes(&self, data: &Data<'_>) -> Result<(), DropReason> {
-        let is_relay = matches!(self.state, State::Relay(_));
+        let is_relay = matches!(self.state, RoleState::Relay(_));
         let (fits, size, symbol_bytes) = match (data, &self.params.code) {
             (Data::Stream(packet), FlowCode::Stream(code)) => {
                 let fits = packet.header.window_symbols() <= code.window_symbols;
@@ -213,8 +213,8 @@ impl Stage {
         let paths_differ = !self.params.upstreams().eq(settings.upstreams());
         self.params = settings.with(Sizes { symbol_bytes, ..sizes });
         match &mut self.state {
-            State::StreamRelay(relay) if paths_differ => relay.adopt(&self.params),
-            State::StreamSink(sink) if paths_differ => sink.adopt(&self.params),
+            RoleState::StreamRelay(relay) if paths_differ => relay.adopt(&self.params),
+            RoleState::StreamSink(sink) if paths_differ => sink.adopt(&self.params),
             _ => {}
         }
     }

@@ -360,7 +360,8 @@ impl Loaded {
         let interface = interface.as_str();
         let now = netlink.interface(interface)?;
         let queues = netlink.queues(interface).map_or(0, |queues| queues.receive);
-        let (index, place) = (now.index, Place { interface, index: now.index, queues, local });
+        let (index, place) =
+            (now.index, AttachPoint { interface, index: now.index, queues, local });
         let program = program(&mut ebpf).map_err(|error| refused(interface, &error))?;
 
         let link = left.take(index).zip(now.mode.filter(|mode| is_as_wanted(*mode, preference)));
@@ -416,7 +417,7 @@ fn refused(interface: &str, error: &(dyn std::error::Error + 'static)) -> StartE
 
 /// The place and the purpose of an attachment.
 #[derive(Copy, Clone)]
-struct Place<'a> {
+struct AttachPoint<'a> {
     interface: &'a str,
     index: u32,
     queues: u32,
@@ -424,7 +425,7 @@ struct Place<'a> {
 }
 
 fn held(
-    Place { interface, index, queues, local }: Place<'_>,
+    AttachPoint { interface, index, queues, local }: AttachPoint<'_>,
     ebpf: Ebpf,
     link: Option<BpfLink>,
     mode: XdpMode,

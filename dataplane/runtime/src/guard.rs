@@ -16,7 +16,7 @@
 use crate::keyer::{MAIL, MAIL_OF_HOPS, MAIL_OF_TALK};
 use crate::keyring::{Keyring, Letter, Rings};
 use crate::report::LinkCounters;
-use crate::roaming::{Near, Place};
+use crate::roaming::{LinkAddress, Near};
 use crossbeam::channel::Sender;
 use recoded_pipeline::egress::{self, ENVELOPE_BYTES, STRICT_TAG_BYTES, TAG_BYTES};
 use recoded_pipeline::params::{Nanos, PeerId, ShardId};
@@ -41,7 +41,7 @@ pub(crate) struct Guard {
     /// The same for flows relayed here; set once one has columns.
     relay_masks: Option<UnitMasks>,
     /// The last report of a neighbour's place, and its time.
-    told: Option<(PeerId, Place, Nanos)>,
+    told: Option<(PeerId, LinkAddress, Nanos)>,
 }
 
 /// Interval at which the same report is repeated until it takes effect.
@@ -206,7 +206,7 @@ impl Guard {
     }
 
     /// Passes on a handshake message that may be from any roaming neighbour.
-    pub(crate) fn ask(&self, place: Place, packet: &[u8], counters: &mut LinkCounters) {
+    pub(crate) fn ask(&self, place: LinkAddress, packet: &[u8], counters: &mut LinkCounters) {
         counters.rx_handshakes += 1;
         let is_sent = self.post(Letter::from_elsewhere(place, packet), MAIL_OF_HOPS);
         counters.rx_handshakes_refused += u64::from(!is_sent);
@@ -214,7 +214,7 @@ impl Guard {
 
     /// Reports the place of a neighbour's newest packet to the key thread.
     #[cold]
-    pub(crate) fn relocate(&mut self, peer: PeerId, place: Place, now: Nanos) {
+    pub(crate) fn relocate(&mut self, peer: PeerId, place: LinkAddress, now: Nanos) {
         let is_told = |(told, at, when)| {
             (told, at) == (peer, place) && now.saturating_sub(when) < TELL_AGAIN_NANOS
         };

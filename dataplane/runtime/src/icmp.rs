@@ -41,7 +41,7 @@ pub(crate) enum Kind {
 
 /// An ICMP error about a UDP packet.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-struct Heard {
+struct IcmpError {
     kind: Kind,
     from: IpAddr,
     to: IpAddr,
@@ -76,7 +76,8 @@ impl Icmp {
         counts: &mut [IcmpErrors],
         mut say: impl FnMut(usize, IpAddr, Kind),
     ) {
-        let sockets = [(&self.v4, heard_v4 as fn(&[u8]) -> Option<Heard>), (&self.v6, heard_v6)];
+        let sockets =
+            [(&self.v4, heard_v4 as fn(&[u8]) -> Option<IcmpError>), (&self.v6, heard_v6)];
         for (socket, parse) in sockets {
             let Some(socket) = socket else { continue };
             for _ in 0..READS_MAX {
@@ -93,7 +94,7 @@ impl Icmp {
 }
 
 /// The link of a quoted packet, if this node sent it.
-fn link_of(topology: &Topology, heard: &Heard) -> Option<usize> {
+fn link_of(topology: &Topology, heard: &IcmpError) -> Option<usize> {
     if heard.port != topology.port {
         return None;
     }
@@ -112,7 +113,7 @@ fn count(counts: &mut IcmpErrors, kind: Kind) {
 
 /// RFC 792: an IPv4 header, type, code and six bytes, then the header of the quoted packet and at
 /// least 8 bytes behind it.
-fn heard_v4(message: &[u8]) -> Option<Heard> {
+fn heard_v4(message: &[u8]) -> Option<IcmpError> {
     const UNREACHABLE: u8 = 3;
     const PORT: u8 = 3;
     const FRAGMENTATION_NEEDED: u8 = 4;
@@ -131,11 +132,11 @@ fn heard_v4(message: &[u8]) -> Option<Heard> {
         let bytes: [u8; 4] = quoted.get(at..at + 4)?.try_into().ok()?;
         Some(IpAddr::V4(Ipv4Addr::from(bytes)))
     };
-    Some(Heard { kind, from: address(12)?, to: address(16)?, port: port(udp)? })
+    Some(IcmpError { kind, from: address(12)?, to: address(16)?, port: port(udp)? })
 }
 
 /// RFC 4443: type, code and six bytes, then the quoted packet; Linux strips its own header.
-fn heard_v6(icmp: &[u8]) -> Option<Heard> {
+fn heard_v6(icmp: &[u8]) -> Option<IcmpError> {
     const UNREACHABLE: u8 = 1;
     const PORT: u8 = 4;
     const TOO_BIG: u8 = 2;
@@ -154,7 +155,7 @@ fn heard_v6(icmp: &[u8]) -> Option<Heard> {
         let bytes: [u8; 16] = quoted.get(at..at + 16)?.try_into().ok()?;
         Some(IpAddr::V6(Ipv6Addr::from(bytes)))
     };
-    Some(Heard { kind, from: address(8)?, to: address(24)?, port: port(udp)? })
+    Some(IcmpError { kind, from: address(8)?, to: address(24)?, port: port(udp)? })
 }
 
 /// Length of an IPv4 header, options included, if it is one.
@@ -222,14 +223,18 @@ mod tests {
         for (code, kind) in cases {
             for options in [0, 4, 40] {
                 let heard = heard_v4(&error_v4(3, code, options));
-                assert_eq!(heard, Some(Heard { kind, from, to, port: 9426 }), "{code} {options}");
+                assert_eq!(
+                    heard,
+                    Some(IcmpError { kind, from, to, port: 9426 }),
+                    "{code} {options}"
+                );
             }
         }
         let (from, to) = ("::1".parse().unwrap(), "::2".parse().unwrap());
         let cases = [((1, 4), Kind::NoPort), ((1, 0), Kind::Unreachable), ((2, 0), Kind::TooLarge)];
         for ((kind, code), expected) in cases {
             let heard = heard_v6(&error_v6(kind, code));
-            assert_eq!(heard, Some(Heard { kind: expected, from, to, port: 9426 }));
+            assert_eq!(heard, Some(IcmpError { kind: expected, from, to, port: 9426 }));
         }
     }
 
@@ -252,7 +257,7 @@ mod tests {
         for at in 0..v4.len().max(v6.len()) {
             for value in 0..=u8::MAX {
                 for (message, parse) in
-                    [(&v4, heard_v4 as fn(&[u8]) -> Option<Heard>), (&v6, heard_v6)]
+                    [(&v4, heard_v4 as fn(&[u8]) -> Option<IcmpError>), (&v6, heard_v6)]
                 {
                     let mut message = message.clone();
                     if let Some(byte) = message.get_mut(at) {
@@ -271,9 +276,9 @@ mod tests {
         assert_eq!(link_of(&topology, &ours), Some(0));
         let other = "10.0.2.3".parse().unwrap();
         let others = [
-            Heard { from: other, ..ours },
-            Heard { to: other, ..ours },
-            Heard { port: 9427, ..ours },
+            IcmpError { from: other, ..ours },
+            IcmpError { to: other, ..ours },
+            IcmpError { port: 9427, ..ours },
         ];
         for heard in others {
             assert_eq!(link_of(&topology, &heard), None, "{heard:?}");

@@ -13,7 +13,7 @@
 
 use crate::keyring::{Keyring, LETTER_BYTES, Letter, Rings};
 use crate::memory::Memory;
-use crate::roaming::{Movers, Place};
+use crate::roaming::{LinkAddress, Movers};
 use crate::shared::{Clock, Shared};
 use crate::talk::Talk;
 use crate::topology::Topology;
@@ -318,7 +318,7 @@ impl Keyer {
     }
 
     /// Moves a roaming neighbour to the place of its newest packet.
-    fn relocate(&mut self, peer: PeerId, place: Place) {
+    fn relocate(&mut self, peer: PeerId, place: LinkAddress) {
         let hop = usize::from(peer.0);
         let key =
             self.hops.get(hop).and_then(Option::as_ref).map_or("", |party| party.key.as_str());
@@ -402,7 +402,7 @@ impl Keyer {
     fn follow_hop(
         &mut self,
         hop: usize,
-        place: Option<Place>,
+        place: Option<LinkAddress>,
         turn: Result<Turn, Refused>,
         message: &[u8],
     ) {
@@ -441,7 +441,7 @@ impl Keyer {
     }
 
     /// Sends a handshake message or a hello to a neighbour: to `place`, or to its known place.
-    fn send_to_hop(&self, hop: usize, place: Option<Place>, message: &[u8], copies: usize) {
+    fn send_to_hop(&self, hop: usize, place: Option<LinkAddress>, message: &[u8], copies: usize) {
         let Ok(id) = u16::try_from(hop) else { return };
         let mut packet = [0; LETTER_BYTES];
         let len = write_hop_handshake(message, &mut packet);

@@ -1,7 +1,7 @@
 //! State shared by the key thread and the workers: keys, letters to send, and the sessions that
 //! `recodectl` shows.
 
-use crate::roaming::{Near, Place};
+use crate::roaming::{LinkAddress, Near};
 use crate::slot::Slot;
 use crate::talk::Talked;
 use crossbeam::queue::ArrayQueue;
@@ -72,7 +72,7 @@ pub(crate) struct Letter {
     /// `None` if the sender is not identified yet.
     pub(crate) peer: Option<PeerId>,
     /// Source or destination, if it differs from the neighbour's known place.
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<LinkAddress>,
     len: usize,
     bytes: [u8; LETTER_BYTES],
 }
@@ -84,16 +84,16 @@ impl Letter {
     }
 
     /// A packet from an unknown address, or a reply to it. `None` if it exceeds the longest packet.
-    pub(crate) fn from_elsewhere(place: Place, packet: &[u8]) -> Option<Letter> {
+    pub(crate) fn from_elsewhere(place: LinkAddress, packet: &[u8]) -> Option<Letter> {
         Letter::write(None, Some(place), packet)
     }
 
     /// The newest packet of a neighbour came from this place.
-    pub(crate) fn moved(peer: PeerId, place: Place) -> Letter {
+    pub(crate) fn moved(peer: PeerId, place: LinkAddress) -> Letter {
         Letter { peer: Some(peer), place: Some(place), len: 0, bytes: [0; LETTER_BYTES] }
     }
 
-    fn write(peer: Option<PeerId>, place: Option<Place>, packet: &[u8]) -> Option<Letter> {
+    fn write(peer: Option<PeerId>, place: Option<LinkAddress>, packet: &[u8]) -> Option<Letter> {
         let mut bytes = [0; LETTER_BYTES];
         bytes.get_mut(..packet.len())?.copy_from_slice(packet);
         Some(Letter { peer, place, len: packet.len(), bytes })

@@ -39,7 +39,7 @@ pub(crate) fn run(node: &Node, sources: &mut Sources, stop: &mut oneshot::Receiv
                 Ok(found) => {
                     let is_xdp = found.is_some() && config.backend == Backend::Xdp;
                     let queues = if is_xdp { netlink.queues(&config.interface).ok() } else { None };
-                    watch.look(node, netlink, link, Found { interface: found, queues });
+                    watch.look(node, netlink, link, QueriedInterface { interface: found, queues });
                     watch.count_oversize(node, link);
                     watch.tell_unused(node, link);
                 }
@@ -92,14 +92,14 @@ enum Change {
 }
 
 /// The result of a query.
-struct Found {
+struct QueriedInterface {
     interface: Option<Interface>,
     /// Queues, if they matter and are known.
     queues: Option<Queues>,
 }
 
 /// The difference to the last query.
-fn changes(state: &LinkState, found: &Found) -> Vec<Change> {
+fn changes(state: &LinkState, found: &QueriedInterface) -> Vec<Change> {
     let is_gone = state.status == LinkStatus::Gone;
     let queues = found.queues;
     let Some(found) = &found.interface else {
@@ -130,7 +130,7 @@ fn changes(state: &LinkState, found: &Found) -> Vec<Change> {
 
 impl Watch {
     /// Compares the query's result with the known state, logs the difference and acts on it.
-    fn look(&mut self, node: &Node, netlink: &Netlink, link: usize, found: Found) {
+    fn look(&mut self, node: &Node, netlink: &Netlink, link: usize, found: QueriedInterface) {
         let state = node.links()[link].clone();
         let config = &node.topology.links[link];
         let (name, interface) = (&config.name, &config.interface);

@@ -9,7 +9,7 @@
 //! trusted; so a broken file is left alone until an operator removes it.
 
 use crate::privileged::Client;
-use recoded_secure::{Remembered, Way};
+use recoded_secure::{KeyDirection, Remembered};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -29,7 +29,7 @@ const WAYS_MAX: usize = 1024;
 /// Longest file: each way takes less than 200 bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Number of a way, see [`Way::id`].
+/// Number of a way, see [`KeyDirection::id`].
 pub(crate) type WayId = [u8; 16];
 
 /// The newest epoch of a way.
@@ -137,7 +137,7 @@ pub(crate) enum Memory {
 
 impl Memory {
     /// The kept record of a way.
-    pub(crate) fn recall(&self, way: &Way) -> Option<Remembered> {
+    pub(crate) fn recall(&self, way: &KeyDirection) -> Option<Remembered> {
         let newest = match self {
             Memory::Own(ways) => ways.recall(way.id()),
             Memory::Beside(client) => match client.recall(way.id()) {
@@ -195,7 +195,7 @@ impl Memory {
     }
 
     /// Keeps the newest epoch of a way. Returns whether it could.
-    pub(crate) fn keep(&mut self, way: &Way, newest: Remembered) -> bool {
+    pub(crate) fn keep(&mut self, way: &KeyDirection, newest: Remembered) -> bool {
         let newest = Newest { salt: newest.salt, stamp: newest.stamp };
         let kept = match self {
             Memory::Own(ways) => ways.keep(way.id(), newest),

@@ -27,7 +27,7 @@
 use crate::checksum::{fold, sum};
 use crate::segments::VIRTIO_NET_HDR_F_NEEDS_CSUM;
 use crate::shape::{
-    IPV4_DONT_FRAGMENT, PACKET_BYTES_MAX, PROTOCOL_TCP, PROTOCOL_UDP, Protocol, Shape,
+    IPV4_DONT_FRAGMENT, PACKET_BYTES_MAX, PROTOCOL_TCP, PROTOCOL_UDP, PacketLayout, Protocol,
     TCP_CHECKSUM, TCP_FLAGS, UDP_CHECKSUM, pseudo_sum, word,
 };
 use tun_rs::{
@@ -55,7 +55,7 @@ pub(crate) struct Merger {
 struct Run {
     bytes: Box<[u8; PACKET_BYTES_MAX]>,
     len: usize,
-    shape: Shape,
+    shape: PacketLayout,
     /// Payload of every packet except the last.
     segment_bytes: usize,
     packets: u64,
@@ -81,7 +81,7 @@ impl Merger {
     /// Accepts a packet; writes it if it is not kept, after the packets that must precede it.
     #[inline]
     pub(crate) fn push(&mut self, packet: &[u8], out: &mut impl Write) {
-        let Some(shape) = Shape::of(packet, self.merges_udp) else {
+        let Some(shape) = PacketLayout::of(packet, self.merges_udp) else {
             // Unknown flow (fragments, tunnels in tunnels): it must not overtake others.
             self.flush(out);
             write_single(packet, out);
@@ -142,7 +142,7 @@ impl Merger {
 impl Run {
     fn new() -> Run {
         let shape =
-            Shape { transport: 0, payload: 0, protocol: Protocol::Tcp, is_mergeable: false };
+            PacketLayout { transport: 0, payload: 0, protocol: Protocol::Tcp, is_mergeable: false };
         Run {
             bytes: Box::new([0; PACKET_BYTES_MAX]),
             len: 0,
@@ -155,7 +155,7 @@ impl Run {
         }
     }
 
-    fn begin(&mut self, packet: &[u8], shape: Shape) {
+    fn begin(&mut self, packet: &[u8], shape: PacketLayout) {
         self.bytes[..packet.len()].copy_from_slice(packet);
         self.len = packet.len();
         self.shape = shape;
@@ -173,7 +173,7 @@ impl Run {
     }
 
     /// Whether a packet has the run's addresses and ports.
-    fn is_of_flow(&self, packet: &[u8], shape: &Shape) -> bool {
+    fn is_of_flow(&self, packet: &[u8], shape: &PacketLayout) -> bool {
         let (ours, at) = (self.packet(), shape.transport);
         // Equal offsets of the transport header imply the same IP version.
         self.shape.protocol == shape.protocol
@@ -183,7 +183,7 @@ impl Run {
     }
 
     /// Appends a packet of the same flow; false if it does not fit.
-    fn append(&mut self, packet: &[u8], shape: &Shape) -> bool {
+    fn append(&mut self, packet: &[u8], shape: &PacketLayout) -> bool {
         let payload = &packet[shape.payload..];
         if self.is_closed
             || shape.payload != self.shape.payload
@@ -212,7 +212,7 @@ impl Run {
     }
 
     /// Whether all fields that Linux repeats in each packet are equal. Addresses and ports are.
-    fn headers_agree(&self, packet: &[u8], shape: &Shape) -> bool {
+    fn headers_agree(&self, packet: &[u8], shape: &PacketLayout) -> bool {
         let (ours, at) = (self.packet(), shape.transport);
         let equal = |range: std::ops::Range<usize>| ours[range.clone()] == packet[range];
         let network = if shape.is_v4() {
@@ -245,7 +245,7 @@ impl Run {
             write_single(self.packet(), out);
             return;
         }
-        let Shape { transport, payload, protocol, .. } = self.shape;
+        let PacketLayout { transport, payload, protocol, .. } = self.shape;
         let is_v4 = self.shape.is_v4();
         let packet = &mut self.bytes[..self.len];
         let segment_len = (packet.len() - transport) as u16;

@@ -34,7 +34,7 @@ use crate::steering::Steering;
 use crate::talk::Talked;
 use crate::topology::{Backend, HopConfig, Topology, is_known};
 use crate::udp::{UdpSocket, bound};
-use crate::worker::{Parked, State, Worker};
+use crate::worker::{Parked, Worker, WorkerState};
 use core_affinity::CoreId;
 use recoded_pipeline::Pipeline;
 use recoded_pipeline::params::{Share, Snapshot};
@@ -114,7 +114,7 @@ impl Node {
             closed_statistics: vec![ByQueue::new(); self.topology.links.len()],
             pipeline: Pipeline::of_worker(share, snapshot, seed()),
             outbox,
-            state: State::new(&self.topology),
+            state: WorkerState::new(&self.topology),
         };
         let thread = self.spawn(index, parked, resources)?;
         self.workers().push(thread);

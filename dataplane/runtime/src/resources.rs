@@ -203,7 +203,7 @@ impl Opening<'_> {
     /// becomes one that waits. Queues may still be those of a process that was just killed.
     fn open_sockets(
         &self,
-        found: &mut [Found],
+        found: &mut [LinkInterface],
         reserve: &mut Reserve,
         waits_for_ports: bool,
     ) -> Result<Opened, StartError> {
@@ -219,9 +219,9 @@ impl Opening<'_> {
                 Err(Refused { error: error @ StartError::Udp { .. }, link: Some(link) })
                     if waits_for_ports =>
                 {
-                    let Found { is_auto, .. } = found[link];
+                    let LinkInterface { is_auto, .. } = found[link];
                     let waits = error.to_string();
-                    found[link] = Found { waits, is_auto, ..Found::default() };
+                    found[link] = LinkInterface { waits, is_auto, ..LinkInterface::default() };
                 }
                 // An attempt takes a moment by itself.
                 Err(Refused { error: StartError::Socket(XskError::Busy { .. }), .. })
@@ -235,9 +235,9 @@ impl Opening<'_> {
     }
 
     /// The state of each link; logs links that wait.
-    fn links(&self, found: Vec<Found>, opened: &Opened) -> Vec<LinkState> {
-        let state = |(link, found): (usize, Found)| {
-            let Found { interface, local, waits, is_auto, is_undecided } = found;
+    fn links(&self, found: Vec<LinkInterface>, opened: &Opened) -> Vec<LinkState> {
+        let state = |(link, found): (usize, LinkInterface)| {
+            let LinkInterface { interface, local, waits, is_auto, is_undecided } = found;
             let config = &self.topology.links[link];
             if !waits.is_empty() {
                 tracing::warn!("link {} waits: {waits}", config.name);
@@ -264,7 +264,7 @@ impl Opening<'_> {
 
 /// The interface of a link.
 #[derive(Default)]
-struct Found {
+struct LinkInterface {
     /// `None` if there are no sockets on it.
     interface: Option<Interface>,
     /// This node's address there.
@@ -275,7 +275,7 @@ struct Found {
     is_undecided: bool,
 }
 
-impl Found {
+impl LinkInterface {
     /// An interface, and this node's address there if it has one.
     fn new(
         topology: &Topology,
@@ -283,17 +283,18 @@ impl Found {
         attachment: &Attachment,
         netlink: &Netlink,
         interface: Interface,
-    ) -> Result<Found, StartError> {
+    ) -> Result<LinkInterface, StartError> {
         let is_auto = topology.links[link].backend == Backend::Auto;
-        let found = Found { local: attachment.local(), is_auto, ..Found::default() };
+        let found =
+            LinkInterface { local: attachment.local(), is_auto, ..LinkInterface::default() };
         if found.local.is_some() {
-            return Ok(Found { interface: Some(interface), ..found });
+            return Ok(LinkInterface { interface: Some(interface), ..found });
         }
         let (local, waits) = match own::address(topology, link, netlink, &interface) {
             Err(error) if error.is_absence() => (None, error.to_string()),
             found => (Some(found?), String::new()),
         };
-        Ok(Found { interface: Some(interface), local, waits, ..found })
+        Ok(LinkInterface { interface: Some(interface), local, waits, ..found })
     }
 }
 
@@ -301,13 +302,13 @@ impl Found {
 fn open_links(
     topology: &Topology,
     netlink: &Netlink,
-) -> Result<(Vec<Found>, Vec<Attachment>), StartError> {
+) -> Result<(Vec<LinkInterface>, Vec<Attachment>), StartError> {
     let names = topology.links.iter().map(|link| &link.interface);
     let interfaces: Vec<Interface> =
         names.map(|name| netlink.interface(name)).collect::<Result<_, _>>()?;
     let open = |(link, interface)| {
         let attachment = choice::attach(topology, link, netlink)?;
-        let found = Found::new(topology, link, &attachment, netlink, interface)?;
+        let found = LinkInterface::new(topology, link, &attachment, netlink, interface)?;
         Ok((found, attachment))
     };
     let opened: Result<Vec<_>, StartError> = interfaces.into_iter().enumerate().map(open).collect();
@@ -319,20 +320,25 @@ fn find_links(
     topology: &Topology,
     netlink: &Netlink,
     privileged: &Arc<Client>,
-) -> Result<(Vec<Found>, Vec<Attachment>), StartError> {
+) -> Result<(Vec<LinkInterface>, Vec<Attachment>), StartError> {
     let find = |(index, link): (usize, &LinkConfig)| {
         let open = |interface: Interface| {
             let lacks = own::address(topology, index, netlink, &interface).err();
             let attachment = choice::attach(topology, index, netlink)
                 .map_err(|error| lacks.filter(|_| error.is_absence()).unwrap_or(error))?;
-            let found = Found::new(topology, index, &attachment, netlink, interface)?;
+            let found = LinkInterface::new(topology, index, &attachment, netlink, interface)?;
             Ok((found, attachment))
         };
         match netlink.interface(&link.interface).and_then(open) {
             Err(error) if error.is_absence() || matches!(error, StartError::Privileged { .. }) => {
                 let is_auto = link.backend == Backend::Auto;
                 let waits = waits(link, &error);
-                let found = Found { waits, is_auto, is_undecided: is_auto, ..Found::default() };
+                let found = LinkInterface {
+                    waits,
+                    is_auto,
+                    is_undecided: is_auto,
+                    ..LinkInterface::default()
+                };
                 let attachment = match is_auto {
                     true => Attachment::none(&link.interface, "it is missing".to_owned()),
                     false => Attachment::absent(&link.interface, privileged),

@@ -57,7 +57,7 @@ pub(crate) struct Endpoint {
 
 /// An address on a link.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Place {
+pub(crate) struct LinkAddress {
     pub(crate) link: usize,
     pub(crate) address: SocketAddr,
 }
@@ -123,7 +123,7 @@ pub(crate) struct Around {
 
 /// The neighbour at an address, as far as the address identifies it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Found {
+pub(crate) struct AddressOwner {
     pub(crate) peer: PeerId,
     /// Whether it roams: another one may be there by now.
     pub(crate) roams: bool,
@@ -133,10 +133,10 @@ impl Around {
     /// The neighbour at this address. For roaming ones the port counts, too: several may be behind
     /// one address.
     #[inline]
-    pub(crate) fn find(&self, source: SocketAddr, packet: &[u8]) -> Option<Found> {
+    pub(crate) fn find(&self, source: SocketAddr, packet: &[u8]) -> Option<AddressOwner> {
         let (ip, port) = (source.ip(), source.port());
         if let Ok(place) = self.fixed.binary_search_by_key(&ip, |(known, _)| *known) {
-            return Some(Found { peer: self.fixed[place].1, roams: false });
+            return Some(AddressOwner { peer: self.fixed[place].1, roams: false });
         }
         let at = |port| self.roaming.partition_point(|known| (known.0, known.1) < (ip, port));
         let exact = self.roaming.get(at(port)).filter(|known| (known.0, known.1) == (ip, port));
@@ -145,7 +145,7 @@ impl Around {
             let by_shard = self.roaming.get(at(0)).filter(|known| known.0 == ip);
             by_shard.filter(|_| source_port_of(packet) == port)
         };
-        exact.or_else(any).map(|known| Found { peer: known.2, roams: true })
+        exact.or_else(any).map(|known| AddressOwner { peer: known.2, roams: true })
     }
 
     /// The roaming neighbours.
@@ -283,7 +283,7 @@ impl Movers {
     /// neighbour may be there.
     pub(crate) fn recall(&mut self, hop: usize, address: SocketAddr) {
         let Some(Mover { link, .. }) = self.movers.get(hop) else { return };
-        let is_moved = self.relocate(hop, Place { link: *link, address }, 0).is_ok();
+        let is_moved = self.relocate(hop, LinkAddress { link: *link, address }, 0).is_ok();
         if let Some(mover) = self.movers.get_mut(hop).filter(|_| is_moved) {
             // The neighbour has yet to prove it.
             (mover.endpoint.moves, mover.paid) = (0, 0);
@@ -327,8 +327,13 @@ impl Movers {
     ///
     /// # Errors
     /// The reason why it stays.
-    pub(crate) fn relocate(&mut self, hop: usize, to: Place, now: Nanos) -> Result<bool, Stays> {
-        let Place { link, address } = to;
+    pub(crate) fn relocate(
+        &mut self,
+        hop: usize,
+        to: LinkAddress,
+        now: Nanos,
+    ) -> Result<bool, Stays> {
+        let LinkAddress { link, address } = to;
         let mover = self.movers.get(hop).filter(|mover| mover.roams && mover.link == link);
         let Mover { endpoint, paid, .. } = mover.ok_or(Stays::Fixed)?;
         if endpoint.at == address {

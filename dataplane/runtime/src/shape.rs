@@ -4,7 +4,7 @@ use crate::checksum::{fold, sum};
 
 /// The fields of a packet that decide whether it merges.
 #[derive(Copy, Clone, Debug)]
-pub(crate) struct Shape {
+pub(crate) struct PacketLayout {
     /// Offsets of the transport header and of the payload.
     pub(crate) transport: usize,
     pub(crate) payload: usize,
@@ -19,10 +19,10 @@ pub(crate) enum Protocol {
     Udp,
 }
 
-impl Shape {
+impl PacketLayout {
     /// `None` for protocols other than TCP and UDP, and for layouts that are not merged.
     #[inline]
-    pub(crate) fn of(packet: &[u8], merges_udp: bool) -> Option<Shape> {
+    pub(crate) fn of(packet: &[u8], merges_udp: bool) -> Option<PacketLayout> {
         let (transport, number) = match packet.first()? >> 4 {
             4 => v4(packet)?,
             6 => v6(packet)?,
@@ -46,7 +46,7 @@ impl Shape {
             return None;
         }
         let payload = transport + header_bytes;
-        let mut shape = Shape { transport, payload, protocol, is_mergeable: false };
+        let mut shape = PacketLayout { transport, payload, protocol, is_mergeable: false };
         shape.is_mergeable = may_merge
             && payload < packet.len()
             && fold(pseudo_sum(packet, &shape, number) + sum(segment)) == 0xffff;
@@ -93,7 +93,7 @@ fn v6(packet: &[u8]) -> Option<(usize, u8)> {
 }
 
 /// Sum of the pseudo-header (RFC 9293, 3.1, and RFC 8200, 8.1).
-pub(crate) fn pseudo_sum(packet: &[u8], shape: &Shape, number: u8) -> u64 {
+pub(crate) fn pseudo_sum(packet: &[u8], shape: &PacketLayout, number: u8) -> u64 {
     let length = packet.len() - shape.transport;
     sum(&packet[shape.addresses()]) + length as u64 + u64::from(number)
 }

@@ -89,21 +89,21 @@ pub(crate) fn served(queues: Queues) -> u32 {
 
 /// The queues of one worker on an interface.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Part {
+struct WorkerQueues {
     /// The sending queue comes first.
     queues: Vec<u32>,
     /// Whether the first one can send.
     sends: bool,
 }
 
-impl Part {
-    fn of(worker: usize, workers: usize, queues: Queues) -> Part {
+impl WorkerQueues {
+    fn of(worker: usize, workers: usize, queues: Queues) -> WorkerQueues {
         let first = worker as u32;
         let sends = first < queues.transmit.min(XSKS_MAX);
         let received = (first..served(queues)).step_by(workers);
         // A transmit-only queue also has a socket, if the worker has no other.
         let only_sends = (sends && first >= served(queues)).then_some(first);
-        Part { queues: only_sends.into_iter().chain(received).collect(), sends }
+        WorkerQueues { queues: only_sends.into_iter().chain(received).collect(), sends }
     }
 }
 
@@ -179,9 +179,9 @@ fn open_ports(
     let Ground { topology, queues, .. } = ground;
     let is_xdp = |link: &usize| topology.links[*link].backend != Backend::Udp;
     let links = 0..topology.links.len();
-    let parts: Vec<Option<Part>> = links
+    let parts: Vec<Option<WorkerQueues>> = links
         .clone()
-        .map(|link| queues[link].map(|queues| Part::of(worker, topology.workers, queues)))
+        .map(|link| queues[link].map(|queues| WorkerQueues::of(worker, topology.workers, queues)))
         .collect();
     let sockets = links.clone().filter(is_xdp).filter_map(|link| parts[link].as_ref());
     umem.expect_sockets(sockets.map(|part| part.queues.len() as u32).sum());
@@ -216,7 +216,7 @@ fn open_ports(
 fn open_xdp(
     ground: &Ground<'_>,
     link: usize,
-    part: &Part,
+    part: &WorkerQueues,
     umem: &mut Umem,
     preference: ModePreference,
 ) -> Result<(Port, Mode), StartError> {
@@ -295,7 +295,7 @@ mod tests {
     use super::*;
 
     fn part(worker: usize, workers: usize, receive: u32, transmit: u32) -> (Vec<u32>, bool) {
-        let part = Part::of(worker, workers, Queues { receive, transmit });
+        let part = WorkerQueues::of(worker, workers, Queues { receive, transmit });
         (part.queues, part.sends)
     }
 
@@ -304,7 +304,7 @@ mod tests {
         for workers in 1..=9 {
             for receive in 1..=XSKS_MAX + 3 {
                 let queues = Queues { receive, transmit: receive };
-                let parts = (0..workers).map(|worker| Part::of(worker, workers, queues));
+                let parts = (0..workers).map(|worker| WorkerQueues::of(worker, workers, queues));
                 let mut all: Vec<u32> = parts.flat_map(|part| part.queues).collect();
                 all.sort_unstable();
                 let served: Vec<u32> = (0..receive.min(XSKS_MAX)).collect();

@@ -31,7 +31,7 @@ use crate::port::Port;
 use crate::queue::FairQueue;
 use crate::report::Verdicts;
 use crate::report::{ByQueue, LinkPart, WorkerPart, WorkerReport};
-use crate::roaming::{Lookout, Near, Place, Senders};
+use crate::roaming::{LinkAddress, Lookout, Near, Senders};
 use crate::segmentation::Segmentation;
 use crate::shared::{Clock, NewPort, Shared};
 use crate::topology::{Idle, Topology, TunnelConfig};
@@ -69,7 +69,7 @@ pub(crate) struct Worker {
     pub(crate) tunnels: Arc<Tunnels>,
     /// The places of neighbours.
     pub(crate) near: Arc<Near>,
-    pub(crate) state: State,
+    pub(crate) state: WorkerState,
 }
 
 /// The part of a worker that outlives its sockets.
@@ -77,12 +77,12 @@ pub(crate) struct Parked {
     pub(crate) closed_statistics: Vec<ByQueue>,
     pub(crate) pipeline: Pipeline,
     pub(crate) outbox: Outbox,
-    pub(crate) state: State,
+    pub(crate) state: WorkerState,
 }
 
 /// State that changes from round to round.
 #[derive(Default)]
-pub(crate) struct State {
+pub(crate) struct WorkerState {
     arrived: Vec<Arrived>,
     /// Verdicts of closed sockets.
     verdicts: Verdicts,
@@ -118,15 +118,15 @@ pub(crate) struct State {
     pub(crate) dirty: bool,
 }
 
-impl State {
+impl WorkerState {
     /// State of a new worker.
-    pub(crate) fn new(topology: &Topology) -> State {
+    pub(crate) fn new(topology: &Topology) -> WorkerState {
         let tunnels = topology.tunnels.len();
         let queue = |tunnel: &TunnelConfig| FairQueue::new(topology.workers, tunnels, tunnel.mtu);
         let queues = topology.tunnels.iter().map(queue).collect();
         let [panics_at, spins_at] = [PANIC_VARIABLE, SPIN_VARIABLE].map(injected);
         let senders = topology.links.iter().map(|_| Senders::default()).collect();
-        State { queues, panics_at, spins_at, senders, ..State::default() }
+        WorkerState { queues, panics_at, spins_at, senders, ..WorkerState::default() }
     }
 }
 
@@ -301,7 +301,7 @@ impl Worker {
         let mut arrived = std::mem::take(&mut self.state.arrived);
         let worked = port.receive(&mut self.umem, &mut self.outbox.links[link], &mut arrived);
         for Arrived { payload, source, traffic_class } in arrived.drain(..) {
-            let place = Place { link, address: source };
+            let place = LinkAddress { link, address: source };
             let Some((peer, payload)) = self.admit(place, payload, now) else { continue };
             let datagram = Datagram { peer, payload, traffic_class };
             self.pipeline.receive(&mut self.umem, &mut self.outbox, datagram, now);
@@ -320,7 +320,7 @@ impl Worker {
         }
         let mut sent = false;
         while let Some(letter) = self.outbox.guard.outgoing() {
-            if let Some(Place { link, address }) = letter.place {
+            if let Some(LinkAddress { link, address }) = letter.place {
                 let counters = &mut self.outbox.links[link];
                 let port = self.ports[link].as_mut();
                 if port.is_some_and(|port| port.send_to(letter.packet(), address)) {
@@ -500,7 +500,7 @@ impl Worker {
         // No packet may wait here while the worker sleeps.
         self.outbox.flush_tunnels();
         let timeout = until.saturating_sub(self.clock.now());
-        let State { sources, readable, .. } = &self.state;
+        let WorkerState { sources, readable, .. } = &self.state;
         let wants = |tunnel| readable.iter().any(|source| sources[*source].tunnel == tunnel);
         let inbox = &self.shared.inboxes[self.index];
         if timeout > 0 && !inbox.sleeps(true) {

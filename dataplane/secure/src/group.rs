@@ -29,7 +29,7 @@ use crate::handshake::timing::EPOCH_NANOS_MAX;
 use crate::handshake::{FIRST_BYTE, GROUP, MAC, Scope, mac1, noise};
 use crate::homomorphic::Strength;
 use crate::keys::{Entropy, PresharedKey, PrivateKey, PublicKey};
-use crate::one_way::{OPENING_BYTES, OneWayReceiver, Remembered, Way};
+use crate::one_way::{KeyDirection, OPENING_BYTES, OneWayReceiver, Remembered};
 use crate::one_way_keys::{Keep, OneWayKeys};
 use crate::profile::Profile;
 use crate::ring::{Epoch, Ring};
@@ -59,8 +59,8 @@ pub fn is_group(message: &[u8]) -> bool {
 
 /// The way of a group of this source.
 #[must_use]
-pub const fn group_way(source: PublicKey, flow: u32) -> Way {
-    Way { scope: Scope::Edge(flow), sender: source, receiver: source }
+pub const fn group_way(source: PublicKey, flow: u32) -> KeyDirection {
+    KeyDirection { scope: Scope::Edge(flow), sender: source, receiver: source }
 }
 
 /// Writes the message that announces an epoch to a sink.
@@ -202,7 +202,7 @@ impl GroupSender {
 pub struct GroupReceiver {
     private: PrivateKey,
     own: PublicKey,
-    way: Way,
+    way: KeyDirection,
     strength: Strength,
     newest: Option<Remembered>,
     ring: Ring<Arc<EdgeKeys>>,

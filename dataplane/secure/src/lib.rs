@@ -83,7 +83,7 @@ pub use homomorphic::{ColumnSeed, Kind, Masks, SUBSET_MIN, Space, Strength, TagK
 pub use hop::{Checked, HopDigest, HopReceiver, HopSender, TRAILER_BYTES};
 pub use keys::{Entropy, PresharedKey, PrivateKey, PublicKey};
 pub use one_way::{
-    OPENING_BYTES, OneWayReceiver, OneWaySender, Opened, Remembered, Way, is_opening,
+    KeyDirection, OPENING_BYTES, OneWayReceiver, OneWaySender, Opened, Remembered, is_opening,
 };
 pub use one_way_keys::{Keep, ONE_WAY_EPOCH_NANOS, OneWayKeys};
 pub use profile::Profile;

@@ -43,7 +43,7 @@ pub fn is_opening(message: &[u8]) -> bool {
 
 /// Direction of keys: sender, receiver and purpose.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct Way {
+pub struct KeyDirection {
     /// A hop, or a flow.
     pub scope: Scope,
     /// Public key of the sender.
@@ -52,7 +52,7 @@ pub struct Way {
     pub receiver: PublicKey,
 }
 
-impl Way {
+impl KeyDirection {
     /// Distinguishes ways; not secret.
     #[must_use]
     pub fn id(&self) -> [u8; 16] {
@@ -60,7 +60,7 @@ impl Way {
     }
 
     fn bytes(&self) -> Vec<u8> {
-        let Way { scope, sender, receiver } = self;
+        let KeyDirection { scope, sender, receiver } = self;
         [&scope.bytes()[..], sender.bytes(), receiver.bytes()].concat()
     }
 
@@ -87,7 +87,7 @@ impl OneWaySender {
     #[must_use]
     pub fn new(
         psk: &PresharedKey,
-        way: &Way,
+        way: &KeyDirection,
         profile: impl Into<Profile>,
         number: u8,
         stamp: u64,
@@ -140,7 +140,7 @@ pub struct Opened {
 #[derive(Clone, Debug)]
 pub struct OneWayReceiver {
     psk: PresharedKey,
-    way: Way,
+    way: KeyDirection,
     strength: Strength,
     newest: Option<Remembered>,
 }
@@ -149,7 +149,7 @@ impl OneWayReceiver {
     /// `newest` is the state that an earlier start stored. Without it, the first opening to arrive
     /// is trusted, even a recorded one.
     #[must_use]
-    pub const fn new(psk: PresharedKey, way: Way, newest: Option<Remembered>) -> Self {
+    pub const fn new(psk: PresharedKey, way: KeyDirection, newest: Option<Remembered>) -> Self {
         Self { psk, way, strength: Strength::Standard, newest }
     }
 
@@ -162,7 +162,7 @@ impl OneWayReceiver {
 
     /// The way that it receives on.
     #[must_use]
-    pub const fn way(&self) -> &Way {
+    pub const fn way(&self) -> &KeyDirection {
         &self.way
     }
 
@@ -199,11 +199,11 @@ impl OneWayReceiver {
     }
 }
 
-fn mac_key(psk: &PresharedKey, way: &Way) -> Secret<32> {
+fn mac_key(psk: &PresharedKey, way: &KeyDirection) -> Secret<32> {
     Secrets::extract(&[], psk.bytes()).key("opening", &way.bytes())
 }
 
-fn secrets(psk: &PresharedKey, way: &Way, epoch: Remembered) -> Secrets {
+fn secrets(psk: &PresharedKey, way: &KeyDirection, epoch: Remembered) -> Secrets {
     let salt = [&epoch.salt[..], &epoch.stamp.to_be_bytes(), &way.bytes()].concat();
     Secrets::extract(&salt, psk.bytes())
 }

@@ -24,7 +24,7 @@ use crate::error::Refused;
 use crate::handshake::timing::EPOCH_NANOS_MAX;
 use crate::homomorphic::Strength;
 use crate::keys::{Entropy, PresharedKey};
-use crate::one_way::{OPENING_BYTES, OneWayReceiver, OneWaySender, Remembered, Way};
+use crate::one_way::{KeyDirection, OPENING_BYTES, OneWayReceiver, OneWaySender, Remembered};
 use crate::profile::Profile;
 use crate::ring::{Epoch, Ring};
 
@@ -50,7 +50,7 @@ const FIRST_PERIOD_NANOS: u64 = 10 * MILLI;
 const PERIOD_NANOS: u64 = 500 * MILLI;
 
 /// Stores the state of a way that must survive a restart of this node. Returns whether it could.
-pub type Keep<'a> = &'a mut dyn FnMut(&Way, Remembered) -> bool;
+pub type Keep<'a> = &'a mut dyn FnMut(&KeyDirection, Remembered) -> bool;
 
 /// The keys of a peer that gives no answer.
 pub struct OneWayKeys<Keys> {
@@ -69,7 +69,7 @@ struct Sending<Keys> {
     psk: PresharedKey,
     /// Whether each epoch has its own secret, which the caller announces.
     draws: bool,
-    way: Way,
+    way: KeyDirection,
     profile: Profile,
     /// Whether work begun under an epoch is finished under it: units are.
     keeps: bool,
@@ -96,7 +96,7 @@ impl<Keys: EpochKeys> OneWayKeys<Keys> {
     pub fn sending(
         self,
         psk: &PresharedKey,
-        way: Way,
+        way: KeyDirection,
         profile: impl Into<Profile>,
         keeps: bool,
         newest: Option<Remembered>,
@@ -122,7 +122,7 @@ impl<Keys: EpochKeys> OneWayKeys<Keys> {
     /// key; epochs stay valid for work begun under them.
     pub(crate) fn drawing(
         self,
-        way: Way,
+        way: KeyDirection,
         profile: Profile,
         newest: Option<Remembered>,
         entropy: &Entropy,
@@ -151,7 +151,12 @@ impl<Keys: EpochKeys> OneWayKeys<Keys> {
     /// Receives on a way, continuing from the state of an earlier start; see
     /// [`OneWayReceiver::new`].
     #[must_use]
-    pub fn receiving(self, psk: &PresharedKey, way: Way, newest: Option<Remembered>) -> Self {
+    pub fn receiving(
+        self,
+        psk: &PresharedKey,
+        way: KeyDirection,
+        newest: Option<Remembered>,
+    ) -> Self {
         Self { receiver: Some(OneWayReceiver::new(psk.clone(), way, newest)), ..self }
     }
 

@@ -9,8 +9,8 @@ use std::convert::Infallible;
 
 use chance::Chance;
 use recoded_secure::{
-    ENVELOPE_BYTES, Entropy, GROUP_BYTES, GroupReceiver, GroupSender, HEADER_BYTES, PrivateKey,
-    PublicKey, Refused, Remembered, Suite, Way, group_way, is_grant, is_group, open_edge,
+    ENVELOPE_BYTES, Entropy, GROUP_BYTES, GroupReceiver, GroupSender, HEADER_BYTES, KeyDirection,
+    PrivateKey, PublicKey, Refused, Remembered, Suite, group_way, is_grant, is_group, open_edge,
 };
 
 const FLOW: u32 = 9;
@@ -143,7 +143,7 @@ fn sink_that_starts_again_believes_nothing_recorded_and_no_other_sink_reads_its_
     let mut first = GroupReceiver::new(private(2), public(1), FLOW, None);
     let own: Vec<_> = net.recorded.iter().filter(|it| first.is_for_this(*it)).copied().collect();
     for telling in &own {
-        let mut keep = |way: &Way, it| kept.insert(way.id(), it).is_none_or(|_| true);
+        let mut keep = |way: &KeyDirection, it| kept.insert(way.id(), it).is_none_or(|_| true);
         first.receive(0, telling, &mut keep).expect("its own");
     }
     assert_eq!(first.epochs(), 2);

@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use chance::Chance;
 use recoded_secure::{
-    EdgeKeys, Entropy, HopKeys, ONE_WAY_EPOCH_NANOS, OPENING_BYTES, OneWayKeys, OneWayReceiver,
-    OneWaySender, PresharedKey, PrivateKey, PublicKey, Refused, Remembered, Scope, Suite,
-    TRAILER_BYTES, Way, open_edge, open_hop,
+    EdgeKeys, Entropy, HopKeys, KeyDirection, ONE_WAY_EPOCH_NANOS, OPENING_BYTES, OneWayKeys,
+    OneWayReceiver, OneWaySender, PresharedKey, PrivateKey, PublicKey, Refused, Remembered, Scope,
+    Suite, TRAILER_BYTES, open_edge, open_hop,
 };
 
 const MILLI: u64 = 1_000_000;
@@ -26,8 +26,8 @@ fn public(byte: u8) -> PublicKey {
     PrivateKey::generate(&Entropy::new([byte; 64])).public()
 }
 
-fn way() -> Way {
-    Way { scope: Scope::Hop, sender: public(1), receiver: public(2) }
+fn way() -> KeyDirection {
+    KeyDirection { scope: Scope::Hop, sender: public(1), receiver: public(2) }
 }
 
 fn sender(stamp: u64) -> OneWaySender {
@@ -82,19 +82,19 @@ fn any_changed_byte_and_another_key_are_refused() {
 #[test]
 fn openings_of_one_way_mean_nothing_on_another() {
     let opening = sender(5).opening;
-    let back = Way { sender: public(2), receiver: public(1), ..way() };
+    let back = KeyDirection { sender: public(2), receiver: public(1), ..way() };
     let ways = [
         back,
-        Way { receiver: public(3), ..way() },
-        Way { sender: public(3), ..way() },
-        Way { scope: Scope::Edge(0), ..way() },
+        KeyDirection { receiver: public(3), ..way() },
+        KeyDirection { sender: public(3), ..way() },
+        KeyDirection { scope: Scope::Edge(0), ..way() },
     ];
     for other in ways {
         let refused = OneWayReceiver::new(psk(1), other, None).receive(&opening);
         assert_eq!(refused.expect_err("another way"), Refused::Tag, "{other:?}");
         assert_ne!(other.id(), way().id());
     }
-    let id = |way: &Way| OneWaySender::new(&psk(1), way, SUITE, 7, 7, &entropy(7)).key_id;
+    let id = |way: &KeyDirection| OneWaySender::new(&psk(1), way, SUITE, 7, 7, &entropy(7)).key_id;
     assert_ne!(id(&way()), id(&back), "both may stand in one list");
 }
 
@@ -116,8 +116,9 @@ impl End {
     }
 
     fn restarted(mut self, own: u8, other: u8, chance: &mut Chance) -> End {
-        let there = Way { scope: Scope::Hop, sender: public(own), receiver: public(other) };
-        let back = Way { sender: there.receiver, receiver: there.sender, ..there };
+        let there =
+            KeyDirection { scope: Scope::Hop, sender: public(own), receiver: public(other) };
+        let back = KeyDirection { sender: there.receiver, receiver: there.sender, ..there };
         let [out, coming] = [there, back].map(|way| self.kept.get(&way.id()).copied());
         let keys = OneWayKeys::new();
         let keys = keys.sending(&psk(1), there, SUITE, false, out, &chance.entropy());
@@ -128,14 +129,15 @@ impl End {
     fn poll(&mut self, now: u64, stamp: u64, chance: &mut Chance) -> Option<[u8; OPENING_BYTES]> {
         let mut out = [0; OPENING_BYTES];
         let End { keys, kept, .. } = self;
-        let mut keep = |way: &Way, it| kept.insert(way.id(), it).is_none_or(|_| true);
+        let mut keep = |way: &KeyDirection, it| kept.insert(way.id(), it).is_none_or(|_| true);
         let turn = keys.poll(now, stamp, &chance.entropy(), &mut out, &mut keep).expect("room");
         (turn.send > 0).then_some(out)
     }
 
     fn receive(&mut self, now: u64, opening: &[u8]) -> Result<bool, Refused> {
         let End { keys, kept, can_keep } = self;
-        let mut keep = |way: &Way, it| *can_keep && kept.insert(way.id(), it).is_none_or(|_| true);
+        let mut keep =
+            |way: &KeyDirection, it| *can_keep && kept.insert(way.id(), it).is_none_or(|_| true);
         keys.receive(now, opening, &mut keep)
     }
 
@@ -244,11 +246,11 @@ fn what_cannot_be_kept_is_not_believed() {
 /// An end-to-end flow in one direction: work begun under keys may be finished under them.
 #[test]
 fn edges_seal_one_way_and_keep_keys_of_units() {
-    let way = Way { scope: Scope::Edge(9), ..way() };
+    let way = KeyDirection { scope: Scope::Edge(9), ..way() };
     let source = OneWayKeys::<EdgeKeys>::new();
     let mut source = source.sending(&psk(1), way, SUITE, true, None, &entropy(3));
     let mut sink = OneWayKeys::<EdgeKeys>::new().receiving(&psk(1), way, None);
-    let (mut keep, mut out) = (|_: &Way, _| true, [0; OPENING_BYTES]);
+    let (mut keep, mut out) = (|_: &KeyDirection, _| true, [0; OPENING_BYTES]);
     let mut numbers = Vec::new();
     for milli in 0..25_000 {
         let entropy = Entropy::new([milli as u8; 64]);

@@ -9,8 +9,8 @@ use std::convert::Infallible;
 use chance::Chance;
 use recoded_secure::{
     Association, CONTEXT_BYTES, EdgeKeys, Formed, GroupReceiver, GroupSender, HANDSHAKE_BYTES_MAX,
-    Identity, Kind, OPENING_BYTES, OneWayKeys, PresharedKey, PrivateKey, Profile, Refused, Scope,
-    Space, Strength, Suite, TaggedUnit, Turn, UnitMasks, Way, timing, verify_symbol,
+    Identity, KeyDirection, Kind, OPENING_BYTES, OneWayKeys, PresharedKey, PrivateKey, Profile,
+    Refused, Scope, Space, Strength, Suite, TaggedUnit, Turn, UnitMasks, timing, verify_symbol,
 };
 
 const FLOW: u32 = 5;
@@ -111,7 +111,7 @@ fn openings_and_tellings_of_another_strength_are_refused_in_words() {
         };
 
         let scope = Scope::Edge(FLOW);
-        let way = Way { scope, sender: source.public(), receiver: sink.public() };
+        let way = KeyDirection { scope, sender: source.public(), receiver: sink.public() };
         let psk = PresharedKey::generate(&chance.entropy());
         let sender = OneWayKeys::<EdgeKeys>::new();
         let mut sender = sender.sending(&psk, way, profile(told), true, None, &chance.entropy());

@@ -39,31 +39,31 @@ pub(crate) type Rings = (TxQueue, RxQueue, FillQueue, CompQueue);
 
 /// Interface and queue that a socket is bound to, and the number of entries in its rings.
 #[derive(Copy, Clone)]
-pub(crate) struct Place<'a> {
+pub(crate) struct QueueBinding<'a> {
     pub(crate) interface: &'a str,
     pub(crate) queue: u32,
     pub(crate) receive_entries: u32,
     pub(crate) transmit_entries: u32,
 }
 
-impl<'a> Place<'a> {
+impl<'a> QueueBinding<'a> {
     /// Place of a socket on these frames: no more packets can wait in its ring than frames are
     /// lent.
-    pub(crate) fn new(umem: &Umem, interface: &'a str, queue: u32) -> Place<'a> {
+    pub(crate) fn new(umem: &Umem, interface: &'a str, queue: u32) -> QueueBinding<'a> {
         let receive_entries = umem.fill_share().next_power_of_two().clamp(64, RING_ENTRIES);
-        Place { interface, queue, receive_entries, transmit_entries: RING_ENTRIES }
+        QueueBinding { interface, queue, receive_entries, transmit_entries: RING_ENTRIES }
     }
 
     /// The same with this many entries in the transmit ring.
-    pub(crate) fn sending(self, transmit_entries: u32) -> Place<'a> {
-        Place { transmit_entries, ..self }
+    pub(crate) fn sending(self, transmit_entries: u32) -> QueueBinding<'a> {
+        QueueBinding { transmit_entries, ..self }
     }
 }
 
 /// Binds in the best mode available; returns the rings and the fallback reason.
 pub(crate) fn bind_best(
     umem: &Umem,
-    place: Place<'_>,
+    place: QueueBinding<'_>,
     preference: ModePreference,
     xdp: XdpMode,
 ) -> Result<(Rings, String), XskError> {
@@ -71,7 +71,7 @@ pub(crate) fn bind_best(
     if let Some((first, mode)) = umem.registry.settled() {
         return join(umem, first, mode, place, allowed, left_out);
     }
-    let Place { interface, queue, .. } = place;
+    let QueueBinding { interface, queue, .. } = place;
     let mut reason = left_out.to_owned();
     for (index, &mode) in allowed.iter().enumerate() {
         match bind_patiently(umem, place, mode) {
@@ -94,11 +94,11 @@ fn join(
     umem: &Umem,
     first: &str,
     mode: SocketMode,
-    place: Place<'_>,
+    place: QueueBinding<'_>,
     allowed: &[SocketMode],
     left_out: &str,
 ) -> Result<(Rings, String), XskError> {
-    let Place { interface, queue, .. } = place;
+    let QueueBinding { interface, queue, .. } = place;
     let name = interface.to_owned();
     if umem.registry.is_spent() {
         return Err(XskError::UmemSpent { interface: name });
@@ -140,7 +140,11 @@ fn is_mode_refusal(error: &io::Error) -> bool {
 }
 
 /// Binds, and retries while the queue is busy.
-fn bind_patiently(umem: &Umem, place: Place<'_>, mode: SocketMode) -> Result<Rings, io::Error> {
+fn bind_patiently(
+    umem: &Umem,
+    place: QueueBinding<'_>,
+    mode: SocketMode,
+) -> Result<Rings, io::Error> {
     let deadline = Instant::now() + BUSY_RETRY;
     loop {
         match bind(umem, place, mode) {
@@ -154,7 +158,7 @@ fn is_busy(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::EBUSY)
 }
 
-fn bind(umem: &Umem, place: Place<'_>, mode: SocketMode) -> Result<Rings, io::Error> {
+fn bind(umem: &Umem, place: QueueBinding<'_>, mode: SocketMode) -> Result<Rings, io::Error> {
     let name: Interface =
         place.interface.parse().map_err(|_| io::Error::from_raw_os_error(libc::ENODEV))?;
     let entries = |count| QueueSize::new(count).map_err(io::Error::other);

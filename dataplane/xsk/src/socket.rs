@@ -23,7 +23,7 @@ use recoded_wire::frames::{FrameId, Frames};
 use xsk_rs::{CompQueue, FillQueue, FrameDesc, RxQueue, TxQueue};
 
 use crate::{
-    bind::{Place, active_mode, bind_best, raise_tx_budget},
+    bind::{QueueBinding, active_mode, bind_best, raise_tx_budget},
     error::XskError,
     mode::{ModePreference, SocketMode, XdpMode},
     umem::{RING_ENTRIES, Umem},
@@ -118,7 +118,7 @@ impl Socket {
         preference: ModePreference,
         xdp: XdpMode,
     ) -> Result<(Socket, SocketMode, String), XskError> {
-        let place = Place::new(umem, interface, queue).sending(RING_ENTRIES);
+        let place = QueueBinding::new(umem, interface, queue).sending(RING_ENTRIES);
         Socket::open_at(umem, place, preference, xdp)
     }
 
@@ -133,17 +133,17 @@ impl Socket {
         preference: ModePreference,
         xdp: XdpMode,
     ) -> Result<(Socket, SocketMode, String), XskError> {
-        let place = Place::new(umem, interface, queue).sending(IDLE_RING_ENTRIES);
+        let place = QueueBinding::new(umem, interface, queue).sending(IDLE_RING_ENTRIES);
         Socket::open_at(umem, place, preference, xdp)
     }
 
     fn open_at(
         umem: &mut Umem,
-        place: Place<'_>,
+        place: QueueBinding<'_>,
         preference: ModePreference,
         xdp: XdpMode,
     ) -> Result<(Socket, SocketMode, String), XskError> {
-        let Place { interface, queue, transmit_entries, .. } = place;
+        let QueueBinding { interface, queue, transmit_entries, .. } = place;
         let (rings, reason) = bind_best(umem, place, preference, xdp)?;
         let (tx, rx, fill, completion) = rings;
         raise_tx_budget(rx.fd().as_raw_fd());

@@ -32,7 +32,7 @@ use crate::driver::{
 };
 use crate::image::Image;
 use crate::job::{self, Form, Geometry, TABLES_BYTES, TECHNIQUES, Technique};
-use crate::plan::Plan;
+use crate::plan::LaunchPlan;
 pub use measure::{Direction, LaunchCost, Timings};
 pub use progressive::Progressive;
 use segments::Segments;
@@ -137,7 +137,7 @@ pub struct CudaEngine {
     context: Arc<Context>,
     /// The reason why it is unusable.
     lost: Option<Error>,
-    plan: Plan,
+    plan: LaunchPlan,
     /// Bundles that were in flight when the card was lost.
     orphans: Vec<Bundle>,
 }
@@ -220,7 +220,7 @@ impl CudaEngine {
             tables: Some(DeviceMemory::new(TABLES_BYTES as u64)?),
             context,
             lost: None,
-            plan: Plan::default(),
+            plan: LaunchPlan::default(),
             orphans: Vec::new(),
         };
         engine.fill_tables()?;

@@ -45,5 +45,5 @@ pub use job::{
     Form, Geometry, Job, KERNELS, PROBE_OPERATIONS, Returned, TABLES_BYTES, TECHNIQUES, Technique,
 };
 pub use limits::IssueRates;
-pub use plan::{Launch, Plan};
+pub use plan::{Launch, LaunchPlan};
 pub use probe::{Unusable, opener, probe, self_test};

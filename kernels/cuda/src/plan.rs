@@ -28,7 +28,7 @@ pub struct Launch {
     pub kernel: &'static str,
     /// Its launch parameters.
     pub geometry: &'static Geometry,
-    /// Its jobs, by their numbers in [`Plan::table`].
+    /// Its jobs, by their numbers in [`LaunchPlan::table`].
     pub jobs: Range<usize>,
     /// Blocks of the grid.
     pub blocks: u32,
@@ -36,7 +36,7 @@ pub struct Launch {
 
 /// The plan of one bundle; reused for the next.
 #[derive(Default, Debug)]
-pub struct Plan {
+pub struct LaunchPlan {
     /// Jobs of all launches, as the device reads them.
     pub table: Vec<Job>,
     /// The launches, in this order.
@@ -51,7 +51,7 @@ pub struct Plan {
     pub bytes: u64,
 }
 
-impl Plan {
+impl LaunchPlan {
     /// Plans `bundle` for a card with this number of multiprocessors, with the technique that
     /// `choose` names for each of its products, by the number of the job.
     ///
@@ -73,11 +73,11 @@ impl Plan {
         if let Some(segment) = bundle.segment() {
             self.sources = self.scratch(segment.bytes() as u64);
         }
-        let mut works: Vec<Work> = Vec::with_capacity(bundle.jobs().len());
+        let mut works: Vec<PlacedJob> = Vec::with_capacity(bundle.jobs().len());
         for (number, placed) in bundle.jobs().iter().enumerate() {
             works.push(self.work(placed, number, choose(number, &placed.job)));
         }
-        self.stage("random_coefficients", &works, Work::draw)?;
+        self.stage("random_coefficients", &works, PlacedJob::draw)?;
         self.stage_inverses(&works, multiprocessors)?;
         for form in FORMS {
             let Some(kernel) = form.kernel() else { continue };
@@ -107,10 +107,10 @@ impl Plan {
     }
 
     /// A job with the places of its parts in the arena.
-    fn work(&mut self, placed: &Placed, number: usize, technique: Technique) -> Work {
+    fn work(&mut self, placed: &Placed, number: usize, technique: Technique) -> PlacedJob {
         let job = placed.job;
         let coefficient_stride = job.coefficient_stride() as u32;
-        let mut work = Work {
+        let mut work = PlacedJob {
             job,
             technique,
             given: self.input + placed.coefficients as u64,
@@ -137,9 +137,9 @@ impl Plan {
         &mut self,
         form: Form,
         kernel: &'static str,
-        works: &mut [Work],
+        works: &mut [PlacedJob],
     ) -> Result<(), Error> {
-        let wants = |work: &Work| work.has_product() && work.technique.coefficients == form;
+        let wants = |work: &PlacedJob| work.has_product() && work.technique.coefficients == form;
         let mut plain = Vec::with_capacity(works.len());
         for work in works.iter_mut().filter(|work| wants(work)) {
             let (rows, columns) = (work.job.rows as u32, work.job.columns as u32);
@@ -162,9 +162,9 @@ impl Plan {
         &mut self,
         form: Form,
         kernel: &'static str,
-        works: &mut [Work],
+        works: &mut [PlacedJob],
     ) -> Result<(), Error> {
-        let wants = |work: &Work| work.has_product() && work.technique.sources == form;
+        let wants = |work: &PlacedJob| work.has_product() && work.technique.sources == form;
         let mut plain = Vec::with_capacity(works.len());
         for work in works.iter_mut().filter(|work| wants(work)) {
             let (rows, bytes) = (work.job.columns as u32, work.symbol_bytes());
@@ -223,7 +223,7 @@ trait Described {
 }
 
 /// A job of a bundle and the present places of its parts in the arena.
-struct Work {
+struct PlacedJob {
     job: engine::Job,
     technique: Technique,
     given: u64,
@@ -235,13 +235,13 @@ struct Work {
     rank: u64,
 }
 
-impl Described for Work {
+impl Described for PlacedJob {
     fn described(&self) -> &engine::Job {
         &self.job
     }
 }
 
-impl Work {
+impl PlacedJob {
     const fn inverts(&self) -> bool {
         matches!(self.job.operation, Operation::Invert | Operation::Solve)
     }
@@ -430,7 +430,7 @@ mod tests {
     #[test]
     fn plan_launches_in_order_and_counts_blocks() {
         for name in TECHNIQUES.iter().map(|technique| technique.name) {
-            let mut plan = Plan::default();
+            let mut plan = LaunchPlan::default();
             plan.make(&bundle(), 132, |_, _| technique(name)).expect("a plan");
             let names: Vec<_> = plan.launches.iter().map(|launch| launch.geometry.name).collect();
             assert_eq!(names[..2], ["random_coefficients", "invert"], "{name}");
@@ -449,7 +449,7 @@ mod tests {
     #[test]
     fn plan_keeps_everything_apart_and_aligned() {
         for name in TECHNIQUES.iter().map(|technique| technique.name) {
-            let mut plan = Plan::default();
+            let mut plan = LaunchPlan::default();
             let bundle = bundle();
             plan.make(&bundle, 132, |_, _| technique(name)).expect("a plan");
             assert!(plan.table.len() * size_of::<Job>() <= plan.input as usize);

@@ -11,7 +11,7 @@ use crate::transport::{MemoryError, Transport};
 
 /// How a card is driven.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct Options {
+pub struct DriverOptions {
     /// Logarithm of the entries of both rings, 1 to 15.
     pub ring_log2: u32,
     /// A card with jobs in flight that completes none for this long hangs. The longest job (256 x
@@ -21,7 +21,7 @@ pub struct Options {
     pub reset_timeout: Duration,
 }
 
-impl Default for Options {
+impl Default for DriverOptions {
     fn default() -> Self {
         let hang_timeout = Duration::from_millis(10);
         Self { ring_log2: 8, hang_timeout, reset_timeout: Duration::from_millis(1) }
@@ -61,7 +61,7 @@ pub enum DriverError {
     /// A reset has not ended.
     #[error("the card does not end its reset: memory does not answer it")]
     Reset,
-    /// No completion in [`Options::hang_timeout`].
+    /// No completion in [`DriverOptions::hang_timeout`].
     #[error(
         "the card completes nothing: {in_flight} jobs in flight, status {status:#x}, errors {errors:#x}"
     )]
@@ -123,7 +123,7 @@ pub struct Counters(pub [u64; counter::ALL.len()]);
 /// One card: its rings, and its jobs in flight.
 pub struct Driver<T> {
     transport: T,
-    options: Options,
+    options: DriverOptions,
     shape: Shape,
     submissions: u64,
     completions: u64,
@@ -139,7 +139,7 @@ impl<T: Transport> Driver<T> {
     ///
     /// # Errors
     /// See [`DriverError`].
-    pub fn open(mut transport: T, options: Options) -> Result<Self, DriverError> {
+    pub fn open(mut transport: T, options: DriverOptions) -> Result<Self, DriverError> {
         if !(1..=RING_LOG2_MAX).contains(&options.ring_log2) {
             return Err(DriverError::Ring { log2: options.ring_log2 });
         }

@@ -23,9 +23,9 @@ use std::sync::Arc;
 use recoded_code::engine::{Bundle, Completed, Engine, Error, Job, Refused, Segment};
 use recoded_gf::Kernel;
 
-use crate::driver::{Driver, DriverError, Options, SubmitError};
+use crate::driver::{Driver, DriverError, DriverOptions, SubmitError};
 use crate::layout::{Completion, Descriptor, status};
-use crate::plan::{Place, Plan, Sum};
+use crate::plan::{BundleAddresses, DescriptorPlan, Sum};
 use crate::transport::{MemoryError, Transport};
 use segments::Segments;
 
@@ -35,7 +35,7 @@ mod segments;
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct EngineOptions {
     /// The rings.
-    pub driver: Options,
+    pub driver: DriverOptions,
     /// Concurrent bundles: while one is computed, the next is copied.
     pub lanes: usize,
     /// Most bytes of a bundle, each for sources and for destinations that are copied, and for
@@ -47,7 +47,12 @@ pub struct EngineOptions {
 
 impl Default for EngineOptions {
     fn default() -> Self {
-        Self { driver: Options::default(), lanes: 2, lane_bytes: 4 << 20, kept_bytes: 4 << 20 }
+        Self {
+            driver: DriverOptions::default(),
+            lanes: 2,
+            lane_bytes: 4 << 20,
+            kept_bytes: 4 << 20,
+        }
     }
 }
 
@@ -82,7 +87,7 @@ pub struct FpgaEngine<T> {
 
 /// Memory that the card reaches, for one bundle.
 struct Lane {
-    place: Place,
+    place: BundleAddresses,
     in_flight: Option<InFlight>,
 }
 
@@ -106,7 +111,7 @@ impl<T: Transport> FpgaEngine<T> {
         let lane_bytes = options.lane_bytes;
         let lanes = (0..options.lanes.max(1)).map(|_| {
             let memory = driver.transport();
-            let place = Place {
+            let place = BundleAddresses {
                 sources: memory.allocate(lane_bytes)?,
                 tiles: memory.allocate(lane_bytes)?,
                 destinations: memory.allocate(lane_bytes)?,
@@ -166,8 +171,8 @@ impl<T: Transport> FpgaEngine<T> {
         output: Option<u64>,
     ) -> Result<(), Refused> {
         let place = self.lanes[lane].place;
-        let place = Place { sources: reached.unwrap_or(place.sources), output, ..place };
-        let plan = Plan::make(&mut bundle, self.driver.shape(), place);
+        let place = BundleAddresses { sources: reached.unwrap_or(place.sources), output, ..place };
+        let plan = DescriptorPlan::make(&mut bundle, self.driver.shape(), place);
         let bytes = bundle.segment().map_or(bundle.input_bytes(), |segment| segment.bytes());
         let memory = self.driver.transport();
         let mut copied = memory.write(place.tiles, &plan.tiles);
@@ -234,7 +239,12 @@ impl<T: Transport> FpgaEngine<T> {
         Some(Completed { bundle, result })
     }
 
-    fn copy_out(&mut self, place: Place, sum: Sum, bundle: &mut Bundle) -> Result<(), MemoryError> {
+    fn copy_out(
+        &mut self,
+        place: BundleAddresses,
+        sum: Sum,
+        bundle: &mut Bundle,
+    ) -> Result<(), MemoryError> {
         let placed = bundle.jobs()[sum.job];
         let Job { rows, row_bytes, .. } = placed.job;
         self.copied.destinations += (sum.parts * rows * row_bytes) as u64;
@@ -283,7 +293,8 @@ impl<T: Transport> FpgaEngine<T> {
     /// output.
     fn refusal(&self, bundle: &Bundle, reached: Option<u64>, output: Option<u64>) -> Option<Error> {
         let shape = self.driver.shape();
-        let [mut sources, tiles, destinations] = Plan::bytes(bundle, shape, output.is_some());
+        let [mut sources, tiles, destinations] =
+            DescriptorPlan::bytes(bundle, shape, output.is_some());
         if reached.is_some() {
             sources = 0;
         }

@@ -32,7 +32,7 @@ mod card;
 pub mod sim;
 
 pub use card::{CARD_RULE, Card, NoCard};
-pub use driver::{Counters, Driver, DriverError, Options, Shape, SubmitError};
+pub use driver::{Counters, Driver, DriverError, DriverOptions, Shape, SubmitError};
 pub use engine::{Copied, EngineOptions, FpgaEngine};
 pub use tiles::{Matrix, append_tiles, tiled_bytes};
 pub use transport::{MemoryError, Transport};

@@ -9,7 +9,7 @@ use crate::tiles::{Matrix, append_tiles, tiled_bytes};
 
 /// Places of a bundle's bytes in memory that the card reaches.
 #[derive(Copy, Clone, Debug)]
-pub struct Place {
+pub struct BundleAddresses {
     /// Sources, at the same offsets as in the bundle.
     pub sources: u64,
     /// Coefficients in tile order.
@@ -22,7 +22,7 @@ pub struct Place {
 
 /// The jobs of a bundle as descriptors.
 #[derive(Default)]
-pub struct Plan {
+pub struct DescriptorPlan {
     /// The card's jobs.
     pub descriptors: Vec<Descriptor>,
     /// All coefficients in tile order.
@@ -42,9 +42,9 @@ pub struct Sum {
     pub parts: usize,
 }
 
-impl Plan {
+impl DescriptorPlan {
     /// Computes inverses and random coefficients, which the card does not do, and plans the rest.
-    pub fn make(bundle: &mut Bundle, shape: &Shape, place: Place) -> Self {
+    pub fn make(bundle: &mut Bundle, shape: &Shape, place: BundleAddresses) -> Self {
         let mut plan = Self::default();
         for number in 0..bundle.jobs().len() {
             if let Some(matrix) = factors(bundle, number) {
@@ -55,7 +55,7 @@ impl Plan {
     }
 
     /// Most bytes of a bundle for each of sources, coefficients and destinations. Counts copied
-    /// sources and destinations; `writes_output` as in [`Place::output`].
+    /// sources and destinations; `writes_output` as in [`BundleAddresses::output`].
     pub fn bytes(bundle: &Bundle, shape: &Shape, writes_output: bool) -> [usize; 3] {
         let of_segment = bundle.segment().map_or(0, |segment| segment.bytes());
         let mut bytes = [bundle.input_bytes().max(of_segment), 0, 0];
@@ -69,7 +69,14 @@ impl Plan {
         bytes
     }
 
-    fn add(&mut self, placed: Placed, number: usize, matrix: &[u8], shape: &Shape, place: Place) {
+    fn add(
+        &mut self,
+        placed: Placed,
+        number: usize,
+        matrix: &[u8],
+        shape: &Shape,
+        place: BundleAddresses,
+    ) {
         let Job { rows, columns, row_bytes, .. } = placed.job;
         let stride = placed.job.stride();
         let parts = columns.div_ceil(shape.rows_max);
@@ -165,14 +172,14 @@ mod tests {
         clock_khz: 300_000,
     };
 
-    const PLACE: Place =
-        Place { sources: 1 << 32, tiles: 2 << 32, destinations: 3 << 32, output: None };
+    const PLACE: BundleAddresses =
+        BundleAddresses { sources: 1 << 32, tiles: 2 << 32, destinations: 3 << 32, output: None };
 
     #[test]
     fn large_jobs_are_cut_to_what_the_card_takes() {
         let job = Job::new(Operation::Multiply, 300, 600, 20_000);
         let mut bundle = Bundle::of(job).expect("a job");
-        let plan = Plan::make(&mut bundle, &SHAPE, PLACE);
+        let plan = DescriptorPlan::make(&mut bundle, &SHAPE, PLACE);
         // Three parts of the sources, two of the destinations, three of the bytes.
         assert_eq!(plan.descriptors.len(), 18);
         assert_eq!(plan.sums, [Sum { job: 0, start: 0, parts: 3 }]);
@@ -189,8 +196,8 @@ mod tests {
     #[test]
     fn bytes_are_those_of_the_plan() {
         let mut bundle = check::sample(1);
-        let [_, tiles, destinations] = Plan::bytes(&bundle, &SHAPE, false);
-        let plan = Plan::make(&mut bundle, &SHAPE, PLACE);
+        let [_, tiles, destinations] = DescriptorPlan::bytes(&bundle, &SHAPE, false);
+        let plan = DescriptorPlan::make(&mut bundle, &SHAPE, PLACE);
         assert_eq!((plan.tiles.len(), plan.destination_bytes), (tiles, destinations));
         // The card does no inversions and draws no random coefficients.
         assert_eq!(plan.sums.len(), 4);
@@ -203,12 +210,12 @@ mod tests {
         let jobs = jobs.map(|(n, k, bytes)| Job::new(Operation::Multiply, n, k, bytes));
         let mut bundle = Bundle::new(1 << 20, 1 << 20, jobs.len());
         jobs.iter().for_each(|job| assert!(bundle.push(*job, 0).is_ok()));
-        let place = Place { output: Some(4 << 32), ..PLACE };
-        let plan = Plan::make(&mut bundle, &SHAPE, place);
+        let place = BundleAddresses { output: Some(4 << 32), ..PLACE };
+        let plan = DescriptorPlan::make(&mut bundle, &SHAPE, place);
         assert_eq!(plan.sums, [Sum { job: 1, start: 0, parts: 2 }]);
         let copied = 2 * jobs[1].output_bytes();
         assert_eq!(plan.destination_bytes, copied);
-        assert_eq!(Plan::bytes(&bundle, &SHAPE, true)[2], copied);
+        assert_eq!(DescriptorPlan::bytes(&bundle, &SHAPE, true)[2], copied);
         let at = |job: usize| (4 << 32) + bundle.jobs()[job].destinations as u64;
         let parts = [0, 1].map(|part| (3 << 32) + (part * jobs[1].output_bytes()) as u64);
         let places: Vec<u64> = plan.descriptors.iter().map(|d| d.destinations).collect();
@@ -218,7 +225,7 @@ mod tests {
     #[test]
     fn a_singular_matrix_is_not_sent_to_the_card() {
         let mut bundle = Bundle::of(Job::new(Operation::Solve, 4, 4, 10)).expect("a job");
-        let plan = Plan::make(&mut bundle, &SHAPE, PLACE);
+        let plan = DescriptorPlan::make(&mut bundle, &SHAPE, PLACE);
         assert!(plan.descriptors.is_empty());
         assert_eq!(bundle.outcome(0).map_err(|singular| singular.column), Err(0));
     }

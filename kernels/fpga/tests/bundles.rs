@@ -11,11 +11,11 @@ use recoded_code::engine::{
     Bundle, Chaos, Cpu, Engine, Error, Faults, Job, Operation, Partition, Segment, check,
 };
 use recoded_fpga::sim::{MemoryModel, Simulation};
-use recoded_fpga::{EngineOptions, FpgaEngine, Options};
+use recoded_fpga::{DriverOptions, EngineOptions, FpgaEngine};
 use recoded_offload::{By, Config, Device, Mode, OpenEngine, SpotCheck};
 
 fn options() -> EngineOptions {
-    let driver = Options { ring_log2: 3, ..Options::default() };
+    let driver = DriverOptions { ring_log2: 3, ..DriverOptions::default() };
     EngineOptions { driver, lanes: 2, lane_bytes: 1 << 20, kept_bytes: 1 << 20 }
 }
 
@@ -183,7 +183,7 @@ fn a_refused_read_fails_one_bundle() {
 /// Memory stops responding: the engine returns everything and accepts nothing more.
 #[test]
 fn silent_memory_loses_the_engine_and_no_bundle() {
-    let driver = Options { hang_timeout: Duration::from_micros(200), ..options().driver };
+    let driver = DriverOptions { hang_timeout: Duration::from_micros(200), ..options().driver };
     let simulation = Simulation::new(MemoryModel::default(), 8 << 20);
     let options = EngineOptions { driver, ..options() };
     let mut engine = FpgaEngine::open(simulation, options).expect("the card is there");

@@ -10,7 +10,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use recoded_fpga::layout::{Descriptor, error, field, flag, op, register, status};
 use recoded_fpga::sim::{MemoryFaults, MemoryModel, Simulation};
-use recoded_fpga::{Driver, DriverError, Options, Transport};
+use recoded_fpga::{Driver, DriverError, DriverOptions, Transport};
 use recoded_gf::Field;
 
 const SHAPE: Shape = Shape {
@@ -23,7 +23,7 @@ const SHAPE: Shape = Shape {
 };
 
 fn rig() -> Rig {
-    Rig::new(MemoryModel::default(), Options::default(), ChaCha8Rng::seed_from_u64(1))
+    Rig::new(MemoryModel::default(), DriverOptions::default(), ChaCha8Rng::seed_from_u64(1))
 }
 
 /// A correct job: the engine is alive.
@@ -45,7 +45,7 @@ fn products_are_right_whatever_the_memory_does() {
             seed: round as u64,
         };
         println!("{model:?}");
-        let mut rig = Rig::new(model, Options::default(), random.clone());
+        let mut rig = Rig::new(model, DriverOptions::default(), random.clone());
         let jobs: Vec<_> = (0..10)
             .map(|_| {
                 let shape = Shape {
@@ -209,7 +209,7 @@ fn a_descriptor_that_cannot_be_read_ends_with_its_status() {
 
 #[test]
 fn rings_wrap_many_times_with_every_phase() {
-    let options = Options { ring_log2: 2, ..Options::default() };
+    let options = DriverOptions { ring_log2: 2, ..DriverOptions::default() };
     let mut random = random(2);
     let mut rig = Rig::new(MemoryModel::default(), options, random.clone());
     for _ in 0..12 {
@@ -252,7 +252,7 @@ fn jobs_after_a_barrier_read_what_jobs_before_it_wrote() {
 fn a_reset_in_flight_drops_jobs_and_the_engine_starts_over() {
     let mut random = random(3);
     let model = MemoryModel { back_pressure: 0.2, ..MemoryModel::default() };
-    let mut rig = Rig::new(model, Options::default(), random.clone());
+    let mut rig = Rig::new(model, DriverOptions::default(), random.clone());
     for _ in 0..25 {
         rig.clear();
         for _ in 0..6 {
@@ -272,7 +272,7 @@ fn a_reset_in_flight_drops_jobs_and_the_engine_starts_over() {
 #[test]
 fn silent_memory_is_a_hang_and_not_the_end() {
     let (hang_timeout, reset_timeout) = (Duration::from_micros(100), Duration::from_micros(20));
-    let options = Options { hang_timeout, reset_timeout, ..Options::default() };
+    let options = DriverOptions { hang_timeout, reset_timeout, ..DriverOptions::default() };
     let mut rig = Rig::new(MemoryModel::default(), options, ChaCha8Rng::seed_from_u64(4));
     let job = rig.job(SHAPE);
     rig.submit(job.descriptor);
@@ -299,7 +299,7 @@ fn a_doorbell_beyond_the_ring_is_ignored_and_noted() {
 
 #[test]
 fn completions_wait_for_the_host_to_make_room() {
-    let options = Options { ring_log2: 2, ..Options::default() };
+    let options = DriverOptions { ring_log2: 2, ..DriverOptions::default() };
     let mut rig = Rig::new(MemoryModel::default(), options, ChaCha8Rng::seed_from_u64(5));
     let nop = Descriptor { op: op::NOP, ..Descriptor::default() };
     (0..4).for_each(|_| rig.submit(nop));
@@ -344,6 +344,6 @@ fn a_card_that_is_none_is_refused() {
         }
     }
     let nothing = Nothing(Simulation::new(MemoryModel::default(), 1 << 20));
-    let error = Driver::open(nothing, Options::default()).err();
+    let error = Driver::open(nothing, DriverOptions::default()).err();
     assert_eq!(error, Some(DriverError::Magic { magic: u32::MAX }));
 }

@@ -17,11 +17,11 @@ use recoded_code::engine::{
 };
 use recoded_fpga::transport::vfio::Vfio;
 use recoded_fpga::transport::xdma::{Xdma, XdmaFiles};
-use recoded_fpga::{Copied, EngineOptions, FpgaEngine, Options, Transport};
+use recoded_fpga::{Copied, DriverOptions, EngineOptions, FpgaEngine, Transport};
 use recoded_offload::{By, Config, Device, Mode, Offload, OpenEngine, SpotCheck};
 
 fn options() -> EngineOptions {
-    let driver = Options {
+    let driver = DriverOptions {
         ring_log2: 3,
         // The model shares this machine with other programs.
         hang_timeout: Duration::from_secs(20),
@@ -184,7 +184,7 @@ fn segments_are_read_where_they_lie() {
 /// An engine whose card computes nothing, with two bundles.
 fn hanging(linux: FakeLinux, log: &Mutex<Log>) -> FpgaEngine<Vfio<FakeLinux>> {
     let transport = Vfio::open_with(linux.without_card(), ADDRESS).expect("registers are there");
-    let driver = Options { hang_timeout: Duration::from_millis(5), ..options().driver };
+    let driver = DriverOptions { hang_timeout: Duration::from_millis(5), ..options().driver };
     let options = EngineOptions { driver, ..options() };
     let mut engine = FpgaEngine::open(transport, options).expect("registers are there");
     (0..2).for_each(|seed| engine.submit(check::sample(seed)).expect("two lanes"));
@@ -237,7 +237,7 @@ fn queue_does_without_bundles_that_are_not_returned() {
     let open: OpenEngine = Arc::new(move || {
         let linux = linux.lock().expect("no test panics").take();
         let linux = linux.ok_or_else(|| Error::Absent { reason: "there was one".into() })?;
-        let driver = Options { hang_timeout: Duration::from_millis(500), ..options().driver };
+        let driver = DriverOptions { hang_timeout: Duration::from_millis(500), ..options().driver };
         let transport = Vfio::open_with(linux, ADDRESS).expect("the card is there");
         let engine = FpgaEngine::open(transport, EngineOptions { driver, ..options() });
         Ok(Box::new(engine.expect("the card is there")) as Box<dyn Engine>)
@@ -332,7 +332,7 @@ mod simulated {
     use super::*;
 
     fn open() -> FpgaEngine<Simulation> {
-        let driver = Options { ring_log2: 3, ..Options::default() };
+        let driver = DriverOptions { ring_log2: 3, ..DriverOptions::default() };
         let simulation = Simulation::new(MemoryModel::default(), 8 << 20).with_host_memory();
         let options = EngineOptions { driver, ..options() };
         FpgaEngine::open(simulation, options).expect("the card is there")
@@ -393,7 +393,8 @@ mod simulated {
     #[test]
     fn card_reads_and_writes_only_what_it_may() {
         let simulation = Simulation::new(MemoryModel::default(), 8 << 20).with_host_memory();
-        let mut driver = Driver::open(simulation, Options::default()).expect("the card is there");
+        let mut driver =
+            Driver::open(simulation, DriverOptions::default()).expect("the card is there");
         let (mut read, mut both) = (Arena::new(4096), Arena::new(4096));
         read.fill(1);
         let coefficients = driver.transport().allocate(256).expect("room");
@@ -434,7 +435,8 @@ mod simulated {
     }
 
     fn impatient() -> FpgaEngine<Simulation> {
-        let driver = Options { hang_timeout: Duration::from_micros(200), ..Options::default() };
+        let driver =
+            DriverOptions { hang_timeout: Duration::from_micros(200), ..DriverOptions::default() };
         let simulation = Simulation::new(MemoryModel::default(), 8 << 20).with_host_memory();
         let options = EngineOptions { driver, ..options() };
         FpgaEngine::open(simulation, options).expect("the card is there")

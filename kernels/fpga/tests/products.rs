@@ -5,12 +5,12 @@ mod common;
 use common::{Rig, Shape, below, random, within};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
-use recoded_fpga::Options;
+use recoded_fpga::DriverOptions;
 use recoded_fpga::sim::MemoryModel;
 use recoded_gf::Field;
 
 fn rig(model: MemoryModel, random: ChaCha8Rng) -> Rig {
-    Rig::new(model, Options::default(), random)
+    Rig::new(model, DriverOptions::default(), random)
 }
 
 const PLAIN: Shape = Shape {

@@ -3,13 +3,13 @@
 
 use recoded_fpga::layout::{Descriptor, counter, op, status};
 use recoded_fpga::sim::{CLOCK_KHZ, MemoryModel, Simulation};
-use recoded_fpga::{Counters, Driver, Options, Transport, tiled_bytes};
+use recoded_fpga::{Counters, Driver, DriverOptions, Transport, tiled_bytes};
 
 /// Gbit/s of destinations for jobs of `k` sources and `n` destinations, from the first doorbell to
 /// the last completion: descriptors, lists, gathering, tables and write back included.
 fn gbit(k: usize, n: usize, row_bytes: usize, jobs: u32) -> f64 {
     let simulation = Simulation::new(MemoryModel::default(), 16 << 20);
-    let mut driver = Driver::open(simulation, Options::default()).expect("the card is there");
+    let mut driver = Driver::open(simulation, DriverOptions::default()).expect("the card is there");
     let tile = driver.shape().tile();
     let memory = driver.transport();
     let coefficients = memory.allocate(tiled_bytes(n, k, tile)).expect("room");

@@ -18,7 +18,7 @@ use recoded_fpga::layout::{MAGIC_VALUE, register};
 use recoded_fpga::transport::vfio::{Vfio, VfioError};
 use recoded_fpga::transport::xdma::{Xdma, XdmaFiles};
 use recoded_fpga::{
-    Driver, DriverError, EngineOptions, FpgaEngine, MemoryError, Options, Transport,
+    Driver, DriverError, DriverOptions, EngineOptions, FpgaEngine, MemoryError, Transport,
 };
 use recoded_offload::{By, Config, Device, Mode, OpenEngine, SpotCheck};
 
@@ -28,7 +28,7 @@ const BASE: u64 = 0x10_0000;
 const CARD_BYTES: u64 = 64 << 20;
 
 fn options() -> EngineOptions {
-    let driver = Options {
+    let driver = DriverOptions {
         ring_log2: 3,
         // The model shares this machine with other programs.
         hang_timeout: Duration::from_secs(20),

@@ -35,7 +35,7 @@ pub(crate) struct Lifecycle<T> {
     config: Arc<Config>,
     shared: Arc<Shared>,
     open: OpenEngine,
-    state: State,
+    state: CardState,
     flights: Vec<Flight<T>>,
     /// Bundles that the device no longer has, for the owner to take.
     pub finished: Vec<Finished<T>>,
@@ -56,7 +56,7 @@ pub(crate) struct Lifecycle<T> {
     random: u64,
 }
 
-enum State {
+enum CardState {
     /// Permanently, if `retry` is `None`.
     Down {
         retry: Option<Instant>,
@@ -111,8 +111,8 @@ pub(crate) struct Finished<T> {
 /// Closes a device with nothing in flight before its owner continues.
 impl<T> Drop for Lifecycle<T> {
     fn drop(&mut self) {
-        let state = std::mem::replace(&mut self.state, State::Down { retry: None });
-        if let (State::Opening { runner, .. } | State::Up { runner, .. }, true) =
+        let state = std::mem::replace(&mut self.state, CardState::Down { retry: None });
+        if let (CardState::Opening { runner, .. } | CardState::Up { runner, .. }, true) =
             (state, self.flights.is_empty())
         {
             runner.end(CLOSE_PATIENCE);
@@ -124,7 +124,7 @@ impl<T> Lifecycle<T> {
     pub fn new(config: Arc<Config>, shared: Arc<Shared>, open: OpenEngine) -> Self {
         let now = Instant::now();
         Self {
-            state: State::Down { retry: Some(now) },
+            state: CardState::Down { retry: Some(now) },
             flights: Vec::new(),
             finished: Vec::new(),
             serial: 0,
@@ -144,7 +144,7 @@ impl<T> Lifecycle<T> {
     /// Starts opening the device when that is due; this thread is unparked at every event.
     pub fn open(&mut self) {
         let now = Instant::now();
-        let State::Down { retry: Some(retry) } = self.state else { return };
+        let CardState::Down { retry: Some(retry) } = self.state else { return };
         if now < retry {
             return;
         }
@@ -152,7 +152,7 @@ impl<T> Lifecycle<T> {
         match Runner::start(self.open.clone(), config, thread::current()) {
             Ok(runner) => {
                 let expires = Some(now + self.config.open_timeout);
-                self.state = State::Opening { runner, expires };
+                self.state = CardState::Opening { runner, expires };
             }
             Err(_) => self.rest(now),
         }
@@ -163,7 +163,7 @@ impl<T> Lifecycle<T> {
     pub fn open_now(&mut self) -> bool {
         self.poll();
         self.open();
-        while matches!(self.state, State::Opening { expires: Some(_), .. }) {
+        while matches!(self.state, CardState::Opening { expires: Some(_), .. }) {
             self.wait();
         }
         std::mem::take(&mut self.has_risen) && self.device().is_some()
@@ -172,7 +172,7 @@ impl<T> Lifecycle<T> {
     /// The device's thread, while the device works and is not late.
     pub fn device(&self) -> Option<&Runner> {
         match &self.state {
-            State::Up { runner, .. } if !self.is_late() => Some(runner),
+            CardState::Up { runner, .. } if !self.is_late() => Some(runner),
             _ => None,
         }
     }
@@ -184,7 +184,7 @@ impl<T> Lifecycle<T> {
     /// Whether the device has its maximum number of bundles.
     pub fn is_full(&self) -> bool {
         let is_up = self.device().is_some();
-        matches!(self.state, State::Up { depth, .. } if is_up && self.flights.len() >= depth)
+        matches!(self.state, CardState::Up { depth, .. } if is_up && self.flights.len() >= depth)
     }
 
     /// Bundles on the device whose results are awaited.
@@ -252,7 +252,7 @@ impl<T> Lifecycle<T> {
     /// When to call [`Self::open`] or [`Self::poll`] next, even without a report.
     pub fn due(&self) -> Option<Instant> {
         match self.state {
-            State::Down { retry } => retry,
+            CardState::Down { retry } => retry,
             _ => self.expires(),
         }
     }
@@ -260,20 +260,20 @@ impl<T> Lifecycle<T> {
     /// When the device is late, or has hung.
     fn expires(&self) -> Option<Instant> {
         match self.state {
-            State::Opening { expires, .. } => expires,
+            CardState::Opening { expires, .. } => expires,
             _ => self.flights.iter().map(Flight::expires).min(),
         }
     }
 
     fn runner(&self) -> Option<&Runner> {
         match &self.state {
-            State::Opening { runner, .. } | State::Up { runner, .. } => Some(runner),
-            State::Down { .. } => None,
+            CardState::Opening { runner, .. } | CardState::Up { runner, .. } => Some(runner),
+            CardState::Down { .. } => None,
         }
     }
 
     fn watch(&mut self, now: Instant) {
-        if let State::Opening { expires, .. } = &mut self.state {
+        if let CardState::Opening { expires, .. } = &mut self.state {
             if expires.take_if(|expires| *expires <= now).is_some() {
                 self.shared.explain(unwell("open", "no answer yet"));
             }
@@ -301,9 +301,9 @@ impl<T> Lifecycle<T> {
 
     /// The device works.
     fn rise(&mut self, Measured { name, depth, costs }: Measured) {
-        let placeholder = State::Down { retry: None };
-        if let State::Opening { runner, .. } = std::mem::replace(&mut self.state, placeholder) {
-            self.state = State::Up { runner, depth };
+        let placeholder = CardState::Down { retry: None };
+        if let CardState::Opening { runner, .. } = std::mem::replace(&mut self.state, placeholder) {
+            self.state = CardState::Up { runner, depth };
             if let Some(costs) = costs {
                 self.shared.model.set_device(&costs);
             }
@@ -333,7 +333,7 @@ impl<T> Lifecycle<T> {
         self.shared.forget();
         (self.failures, self.hangs, self.is_spent) = (0, 0, false);
         self.pause = self.config.retry_min;
-        self.state = State::Down { retry: Some(Instant::now()) };
+        self.state = CardState::Down { retry: Some(Instant::now()) };
         self.give_up_all(Fault::Down);
     }
 
@@ -341,7 +341,7 @@ impl<T> Lifecycle<T> {
     fn leave(&mut self) {
         self.shared.is_up.store(false, Ordering::Relaxed);
         self.shared.set_device(None);
-        if matches!(self.state, State::Up { .. }) {
+        if matches!(self.state, CardState::Up { .. }) {
             add(&self.shared.counters.device_downs, 1);
         }
     }
@@ -355,7 +355,7 @@ impl<T> Lifecycle<T> {
     /// Does not use the device until the pause is over.
     fn rest(&mut self, now: Instant) {
         let is_over = self.is_spent || self.hangs >= self.config.hangs_max;
-        self.state = State::Down { retry: (!is_over).then(|| now + self.pause) };
+        self.state = CardState::Down { retry: (!is_over).then(|| now + self.pause) };
         self.pause = (2 * self.pause).min(self.config.retry_max);
     }
 

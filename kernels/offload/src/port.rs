@@ -25,14 +25,14 @@ pub struct Port {
     free: Vec<Slot>,
     open: Option<Slot>,
     /// Offers since `window_began`, accepted or not: how full a slot would get.
-    window: Work,
+    window: WindowWork,
     window_began: Option<Instant>,
     /// The same for the previous window.
-    last_window: Work,
+    last_window: WindowWork,
 }
 
 #[derive(Copy, Clone, Default)]
-struct Work {
+struct WindowWork {
     bytes: u64,
     products: u64,
 }
@@ -101,7 +101,7 @@ impl Port {
         slots: Vec<Slot>,
         cpu: Cpu,
     ) -> Self {
-        let (window, last_window) = (Work::default(), Work::default());
+        let (window, last_window) = (WindowWork::default(), WindowWork::default());
         Self {
             config,
             shared,
@@ -208,19 +208,19 @@ impl Port {
     }
 
     /// Adds an offer to the present window: offers in one window would share a slot.
-    fn observe(&mut self, job: &Job, now: Instant) -> Work {
+    fn observe(&mut self, job: &Job, now: Instant) -> WindowWork {
         if !job.is_valid() {
-            return Work::default();
+            return WindowWork::default();
         }
         let bytes = (job.input_bytes() + job.output_bytes()) as u64;
-        let work = Work { bytes, products: job.products() };
+        let work = WindowWork { bytes, products: job.products() };
         let began = *self.window_began.get_or_insert(now);
         let age = now.saturating_duration_since(began);
         if age >= self.config.bundle_age {
             // A window that ended long ago shows that offers are few.
             let is_recent = age < 2 * self.config.bundle_age;
             let window = mem::take(&mut self.window);
-            self.last_window = if is_recent { window } else { Work::default() };
+            self.last_window = if is_recent { window } else { WindowWork::default() };
             self.window_began = Some(now);
         }
         self.window.bytes += work.bytes;
@@ -228,7 +228,7 @@ impl Port {
         work
     }
 
-    fn admit(&self, job: &Job, work: Work) -> Result<(), Declined> {
+    fn admit(&self, job: &Job, work: WindowWork) -> Result<(), Declined> {
         let shared = &self.shared;
         let mode = shared.mode();
         if mode == Mode::Cpu {
@@ -252,7 +252,7 @@ impl Port {
     }
 
     /// Compares the queued work and the bundle of this job, on the device and on all workers.
-    fn compare(&self, class: Class, work: Work) -> Result<(), Declined> {
+    fn compare(&self, class: Class, work: WindowWork) -> Result<(), Declined> {
         let model = &self.shared.model;
         let others = if self.last_window.bytes > work.bytes { self.last_window } else { work };
         let bundle_bytes = self.config.bundle_bytes as u64;

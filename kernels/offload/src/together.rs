@@ -101,7 +101,8 @@ impl Together {
         let bytes = sources.first().map_or(0, |row| row.len());
         assert!(sources.iter().all(|row| row.len() == bytes), "sources of one length");
         assert!(destinations.iter().all(|row| row.len() == bytes), "destinations of one length");
-        let mut work = Work { coefficients, sources, destinations, bytes, left: 0, right: bytes };
+        let mut work =
+            SplitProduct { coefficients, sources, destinations, bytes, left: 0, right: bytes };
         let mut shares = Shares::default();
         self.lifecycle.open_now();
         while work.left < work.right || self.lifecycle.in_flight() > 0 {
@@ -130,7 +131,7 @@ impl Together {
     /// The device's part of the remaining work. The cores copy that part, at a rate d, and compute
     /// the rest, at a rate c, while the device does it, at a rate k: both end together at f / k = f
     /// / d + (1 - f) / c.
-    fn share(&self, work: &Work<'_, '_>) -> f64 {
+    fn share(&self, work: &SplitProduct<'_, '_>) -> f64 {
         let (Some(computed), Some(copied)) = (self.computed, self.copied) else { return 0.5 };
         if copied <= computed {
             // Only to measure again.
@@ -144,7 +145,7 @@ impl Together {
     }
 
     /// Gives the device a range if it accepts one and there is one for it.
-    fn hand_over(&mut self, work: &mut Work<'_, '_>) -> bool {
+    fn hand_over(&mut self, work: &mut SplitProduct<'_, '_>) -> bool {
         if !self.has_device() || self.lifecycle.is_full() {
             return false;
         }
@@ -167,7 +168,7 @@ impl Together {
 
     /// The range that the cores do next, if there is one for them. While there is a device, they
     /// return to it before it runs out of work.
-    fn next_of_cores(&self, work: &Work<'_, '_>) -> Option<Range<usize>> {
+    fn next_of_cores(&self, work: &SplitProduct<'_, '_>) -> Option<Range<usize>> {
         let left = work.right - work.left;
         if left == 0 {
             return None;
@@ -188,7 +189,7 @@ impl Together {
     }
 
     /// Takes the device's results; the cores do the failed ranges.
-    fn take_back(&mut self, work: &mut Work<'_, '_>, shares: &mut Shares) {
+    fn take_back(&mut self, work: &mut SplitProduct<'_, '_>, shares: &mut Shares) {
         for finished in std::mem::take(&mut self.lifecycle.finished) {
             let Taken::Range { range, copied } = finished.given else { continue };
             let begun = Instant::now();
@@ -233,7 +234,7 @@ enum Taken {
 }
 
 /// The product, and the bytes of its rows that are not assigned yet: `left..right`.
-struct Work<'a, 'b> {
+struct SplitProduct<'a, 'b> {
     coefficients: &'a [u8],
     sources: &'a [&'a [u8]],
     destinations: &'a mut [&'b mut [u8]],
@@ -243,7 +244,7 @@ struct Work<'a, 'b> {
     right: usize,
 }
 
-impl Work<'_, '_> {
+impl SplitProduct<'_, '_> {
     /// Bytes of results in a range of `length` bytes of each row.
     fn results(&self, length: usize) -> usize {
         self.destinations.len() * length

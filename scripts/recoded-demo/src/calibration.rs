@@ -10,7 +10,7 @@ use recoded_netns::{Bed, BedConfig, BedError, Daemon, LinkConfig, Loss};
 
 use crate::findings::goodput_wanted;
 use crate::load::{Load, Meter};
-use crate::options::Options;
+use crate::options::DemoOptions;
 use crate::protected::{self, TUNNEL};
 
 /// Time for TCP and the stream to find their rate, and duration of the measurement.
@@ -56,7 +56,7 @@ impl Carried {
 ///
 /// # Errors
 /// When something of the bed fails.
-pub fn measure(options: &Options) -> Result<Carried, BedError> {
+pub fn measure(options: &DemoOptions) -> Result<Carried, BedError> {
     let link = LinkConfig::new(Loss::independent(options.loss_share()), options.rate_mbit());
     let uniform = BedConfig::uniform(options.hop_count(), link);
     let bed = Bed::build(&BedConfig { neighbours_known: false, ..uniform })?;
@@ -81,7 +81,7 @@ pub fn measure(options: &Options) -> Result<Carried, BedError> {
 ///
 /// # Errors
 /// If the bed fails.
-pub fn scale(options: &Options) -> Result<(Options, String), BedError> {
+pub fn scale(options: &DemoOptions) -> Result<(DemoOptions, String), BedError> {
     let carried = measure(options)?;
     let wanted = goodput_wanted(options);
     let (full, found) = (options.rate_mbit(), carried.goodput_mbit);
@@ -91,7 +91,7 @@ pub fn scale(options: &Options) -> Result<(Options, String), BedError> {
     } else {
         format!("{found:.0} Mbit/s, enough for links of {full} Mbit/s")
     };
-    Ok((Options { rate: Some(rate), ..options.clone() }, text))
+    Ok((DemoOptions { rate: Some(rate), ..options.clone() }, text))
 }
 
 #[cfg(test)]

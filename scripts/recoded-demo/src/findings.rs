@@ -6,7 +6,7 @@ use recoded_api::v1::State;
 use serde::Serialize;
 
 use crate::load::Load;
-use crate::options::{Code, Options};
+use crate::options::{Code, DemoOptions};
 use crate::probe;
 
 /// Everything a run found out. Keys are stable; they may gain siblings.
@@ -230,7 +230,7 @@ const BURSTS: &str = "losses come in bursts, which hit whole generations: see th
 
 impl Findings {
     /// Judges the numbers.
-    pub fn judge(&mut self, options: &Options) {
+    pub fn judge(&mut self, options: &DemoOptions) {
         let timed = options.is_timed().then_some(DELAY);
         let bursty = (options.burst > 1.0).then_some(BURSTS).or(timed);
         self.criteria = vec![
@@ -363,7 +363,7 @@ impl Findings {
 }
 
 /// Target goodput of a download in Mbit/s over links of the options' rate.
-pub fn goodput_wanted(options: &Options) -> f64 {
+pub fn goodput_wanted(options: &DemoOptions) -> f64 {
     let share = match options.chosen() {
         Code::Stream => 1.0 / probe::overhead(options).unwrap_or(1.0),
         _ => probe::theory(options).last().copied().unwrap_or(0.0),
@@ -461,7 +461,7 @@ pub(crate) mod tests {
 
     fn judged(mut findings: Findings, words: &[&str]) -> Findings {
         let words = ["recoded-demo"].iter().chain(words);
-        let options = Options::try_parse_from(words).expect("valid options");
+        let options = DemoOptions::try_parse_from(words).expect("valid options");
         findings.judge(&options);
         findings
     }

@@ -29,7 +29,7 @@ use recoded_netns::{Bed, BedConfig, BedError, Daemon, Loss, sweep};
 
 use findings::{Findings, Link, Loads, Machine, Mode, Plain, Recoded};
 use load::{Load, Meter};
-use options::{Code, Options, Shape};
+use options::{Code, DemoOptions, DemoTopology};
 use progress::Progress;
 use protected::TUNNEL;
 
@@ -52,10 +52,10 @@ const STEPS: usize = 9;
 const STEPS_WITH_CALIBRATION: usize = 1 + STEPS;
 
 fn main() -> ExitCode {
-    let options = Options::parse();
+    let options = DemoOptions::parse();
     let result = prepare(&options).and_then(|go_on| match options.topology {
         _ if !go_on => Ok(true),
-        Shape::Line => run(&options),
+        DemoTopology::Line => run(&options),
         _ => run_network(&options),
     });
     match result {
@@ -69,7 +69,7 @@ fn main() -> ExitCode {
 }
 
 /// Checks and clean-up before anything is built; returns whether to continue.
-fn prepare(options: &Options) -> Result<bool, BedError> {
+fn prepare(options: &DemoOptions) -> Result<bool, BedError> {
     options.check()?;
     if !rustix::process::geteuid().is_root() {
         return Err(BedError::Parameter {
@@ -85,7 +85,7 @@ fn prepare(options: &Options) -> Result<bool, BedError> {
     Ok(!options.clean)
 }
 
-fn run(options: &Options) -> Result<bool, BedError> {
+fn run(options: &DemoOptions) -> Result<bool, BedError> {
     let started = Instant::now();
     let (mut progress, options) = match options.rate {
         Some(_) => (Progress::new(STEPS), options.clone()),
@@ -123,7 +123,7 @@ fn run(options: &Options) -> Result<bool, BedError> {
 }
 
 /// As [`run`], for a network that is not a line.
-fn run_network(options: &Options) -> Result<bool, BedError> {
+fn run_network(options: &DemoOptions) -> Result<bool, BedError> {
     let found = networks::run(options)?;
     print!("{}", found.text());
     write(&options.json, &json(&found)?)?;
@@ -140,7 +140,7 @@ struct Guests {
 fn measure(
     bed: &mut Bed,
     guests: &mut Guests,
-    options: &Options,
+    options: &DemoOptions,
     loss: Loss,
     progress: &mut Progress,
 ) -> Result<Findings, BedError> {
@@ -190,12 +190,12 @@ fn measure(
     })
 }
 
-fn build(options: &Options) -> Result<Bed, BedError> {
+fn build(options: &DemoOptions) -> Result<Bed, BedError> {
     let uniform = BedConfig::uniform(options.hop_count(), options.link());
     Bed::build(&BedConfig { neighbours_known: false, ..uniform })
 }
 
-fn file_bytes(options: &Options) -> u64 {
+fn file_bytes(options: &DemoOptions) -> u64 {
     if options.burst > 1.0 {
         return FILE_BYTES_BURSTS;
     }
@@ -206,7 +206,7 @@ fn file_bytes(options: &Options) -> u64 {
 
 fn measure_plain(
     bed: &mut Bed,
-    options: &Options,
+    options: &DemoOptions,
     loss: Loss,
     progress: &mut Progress,
 ) -> Result<(Plain, Load), BedError> {
@@ -249,7 +249,7 @@ fn measure_recoded(
     bed: &Bed,
     daemons: &[Daemon],
     file: &Path,
-    options: &Options,
+    options: &DemoOptions,
     progress: &mut Progress,
     load: &mut Loads,
 ) -> Result<(Recoded, Vec<Link>), BedError> {
@@ -381,7 +381,7 @@ fn leave_up(mut bed: Bed, guests: Guests) -> Result<(), BedError> {
     Ok(())
 }
 
-fn save(options: &Options, findings: &Findings) -> Result<(), BedError> {
+fn save(options: &DemoOptions, findings: &Findings) -> Result<(), BedError> {
     let plot = options.plot_path();
     write(&options.json, &json(findings)?)?;
     write(&plot, &plot::svg(findings))?;

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::findings::Criterion;
 use crate::load::Meter;
-use crate::options::{Options, Shape};
+use crate::options::{DemoOptions, DemoTopology};
 use crate::progress::Progress;
 use crate::table::verdict;
 
@@ -32,7 +32,7 @@ const TREE_PAYLOAD: usize = 1300;
 
 /// Results of a run.
 #[derive(Serialize)]
-pub struct Found {
+pub struct NetworkRun {
     topology: &'static str,
     /// The network.
     #[serde(skip)]
@@ -68,7 +68,7 @@ fn criterion_of_speed(rule: &str, found: String, holds: bool, busy: &Busy) -> Cr
 /// The reason why speed is not judged, if the machine was busy.
 type Busy = Option<String>;
 
-impl Found {
+impl NetworkRun {
     /// Text for humans.
     pub fn text(&self) -> String {
         let mut text = format!("\n{}\n\n", self.picture);
@@ -84,11 +84,11 @@ impl Found {
 ///
 /// # Errors
 /// [`BedError`] if the bed fails.
-pub fn run(options: &Options) -> Result<Found, BedError> {
+pub fn run(options: &DemoOptions) -> Result<NetworkRun, BedError> {
     let mut found = match options.topology {
-        Shape::Tree => tree(options.seconds)?,
-        Shape::Butterfly => butterfly(options.seconds)?,
-        Shape::Paths | Shape::Line => paths(options.seconds)?,
+        DemoTopology::Tree => tree(options.seconds)?,
+        DemoTopology::Butterfly => butterfly(options.seconds)?,
+        DemoTopology::Paths | DemoTopology::Line => paths(options.seconds)?,
     };
     found.ok = found.criteria.iter().all(Criterion::is_met);
     Ok(found)
@@ -113,7 +113,7 @@ fn stream(bed: &Bed, to: IpAddr) -> Result<Stream, BedError> {
 const PATHS: &str = "  s ───────── 100 Mbit/s, 10 % lost, 20 ms ───────── d
    \\__ r ──── 50 Mbit/s, 2 % lost, 60 ms ──────────/";
 
-fn paths(seconds: u64) -> Result<Found, BedError> {
+fn paths(seconds: u64) -> Result<NetworkRun, BedError> {
     let mut progress = Progress::new(4);
     let topology = Topology::paths();
     let seconds = seconds as f64;
@@ -148,7 +148,7 @@ fn paths(seconds: u64) -> Result<Found, BedError> {
     let stall = outcome.longest_gap_between(end, end + 2.0 * CUT) * 1e3;
     let left = outcome.mbit_between(end + 0.5, end + CUT);
     let best = alone[0].max(alone[1]);
-    Ok(Found {
+    Ok(NetworkRun {
         topology: "paths",
         picture: PATHS,
         lines: vec![
@@ -192,7 +192,7 @@ fn both(bed: &mut Bed, end: f64) -> Result<StreamOutcome, BedError> {
 const TREE: &str = "  s ─┬─ 10 % ─ a ─┬─ t1 to t4, each behind a link that loses 1 to 8 %
      └─ 5 % ── b ─┴─ t5 to t8, each behind a link that loses 10 to 20 %";
 
-fn tree(seconds: u64) -> Result<Found, BedError> {
+fn tree(seconds: u64) -> Result<NetworkRun, BedError> {
     let mut progress = Progress::new(3);
     let topology = Topology::tree(SINKS);
     let rate = TREE_LOAD_MBIT * 1e6 / 8.0 / TREE_PAYLOAD as f64;
@@ -219,7 +219,7 @@ fn tree(seconds: u64) -> Result<Found, BedError> {
     })?;
     let lost = worst_loss(&outcomes);
     let p99 = outcomes.iter().map(|it| it.quantile_millis(0.99)).fold(0.0, f64::max);
-    Ok(Found {
+    Ok(NetworkRun {
         topology: "tree",
         picture: TREE,
         lines: vec![
@@ -287,7 +287,7 @@ const BUTTERFLY: &str = "  s ─┬─ a ─┬───────────
      │     c ═══ d ──┬──       c combines what comes of a and b,
      └─ b ─┴─────────┴─ u      since its one link is shared";
 
-fn butterfly(seconds: u64) -> Result<Found, BedError> {
+fn butterfly(seconds: u64) -> Result<NetworkRun, BedError> {
     let mut progress = Progress::new(2);
     let topology = Topology::butterfly();
     let (bed, daemons) = progress.step("Start a daemon on every host", |_| {
@@ -312,7 +312,7 @@ fn butterfly(seconds: u64) -> Result<Found, BedError> {
     let came = outcomes.iter().map(|outcome| outcome.came).min().unwrap_or(0) as f64;
     let links = came / (most * (1.0 - UNIT_LOSS));
     let lost = worst_loss(&outcomes);
-    Ok(Found {
+    Ok(NetworkRun {
         topology: "butterfly",
         picture: BUTTERFLY,
         lines: vec![

@@ -18,12 +18,12 @@ const RATE_MBIT: f64 = 300.0;
 /// is removed at the end. Needs root.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "recoded-demo", version)]
-pub struct Options {
+pub struct DemoOptions {
     /// The network: a line; two paths between the same hosts; a tree of eight receivers; the
     /// butterfly. Those but the line have links of their own, and of these options only --seconds
     /// and --json besides
-    #[arg(long, value_enum, default_value_t = Shape::Line)]
-    pub topology: Shape,
+    #[arg(long, value_enum, default_value_t = DemoTopology::Line)]
+    pub topology: DemoTopology,
     /// Lossy links between source and sink, 1 to 10; there is a relay between each two
     #[arg(long, default_value_t = 4, value_name = "N",
           value_parser = clap::value_parser!(u8).range(1..=10))]
@@ -94,7 +94,7 @@ pub struct Options {
 
 /// The network.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
-pub enum Shape {
+pub enum DemoTopology {
     /// Relays between two ends
     Line,
     /// Two paths between two ends, whose rates add up
@@ -152,15 +152,15 @@ impl Code {
     }
 }
 
-impl Options {
+impl DemoOptions {
     /// Refuses options that the code does not support.
     ///
     /// # Errors
     /// [`BedError::Parameter`] names the option.
     pub fn check(&self) -> Result<(), BedError> {
         let refuse = |what, value, rule| Err(BedError::Parameter { what, value, rule });
-        let usual = Options::parse_from(["recoded-demo"]);
-        if self.topology != Shape::Line && self.of_lines() != usual.of_lines() {
+        let usual = DemoOptions::parse_from(["recoded-demo"]);
+        if self.topology != DemoTopology::Line && self.of_lines() != usual.of_lines() {
             let rule =
                 "a line's options are for --topology line; the others take --seconds, --json";
             return refuse("--topology", format!("{:?}", self.topology).to_lowercase(), rule);
@@ -294,7 +294,7 @@ mod tests {
     #[test]
     fn help_that_is_printed_without_a_build_is_the_help_of_the_program() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/help.txt");
-        let mut command = Options::command().bin_name("scripts/demo").term_width(0);
+        let mut command = DemoOptions::command().bin_name("scripts/demo").term_width(0);
         let help = command.render_long_help().to_string();
         if std::env::var_os("RECODED_BLESS").is_some() {
             std::fs::write(path, &help).expect("write");
@@ -305,8 +305,9 @@ mod tests {
 
     #[test]
     fn options_refuse_what_no_run_can_do() {
-        let parse =
-            |words: &[&str]| Options::try_parse_from(["recoded-demo"].iter().chain(words)).is_ok();
+        let parse = |words: &[&str]| {
+            DemoOptions::try_parse_from(["recoded-demo"].iter().chain(words)).is_ok()
+        };
         assert!(parse(&[]));
         assert!(parse(&["--hops", "10", "--loss", "20", "--field", "2", "--burst", "8"]));
         assert!(!parse(&["--hops", "0"]));
@@ -322,7 +323,7 @@ mod tests {
         assert!(!parse(&["--interleave", "0"]));
         let check = |words: &[&str]| {
             let words = ["recoded-demo"].iter().chain(words);
-            Options::try_parse_from(words).expect("the words are known").check().is_ok()
+            DemoOptions::try_parse_from(words).expect("the words are known").check().is_ok()
         };
         assert!(check(&["--code", "bats", "--batch", "128"]));
         assert!(!check(&["--code", "bats", "--batch", "129"]));

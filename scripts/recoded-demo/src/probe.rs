@@ -12,7 +12,7 @@ use recoded_code::theory::{LossModel, Recoding, rank_distributions};
 use recoded_netns::traffic::send_paced;
 use recoded_netns::{Bed, BedError, Daemon, LinkCounters};
 
-use crate::options::{Code, Options};
+use crate::options::{Code, DemoOptions};
 use crate::protected::{PROBE_FLOW, PROBE_SYMBOL_BYTES, PROBE_TUNNEL, flow, tunnel_payload_bytes};
 
 /// Generations that determine the mean rank to a tenth of a point.
@@ -53,7 +53,7 @@ pub struct Probe {
 ///
 /// # Errors
 /// If a daemon does not answer or nothing was sent.
-pub fn run(bed: &Bed, daemons: &[Daemon], options: &Options) -> Result<Probe, BedError> {
+pub fn run(bed: &Bed, daemons: &[Daemon], options: &DemoOptions) -> Result<Probe, BedError> {
     let size = options.generation_size() as u64;
     let generations = (PACKETS_MAX / size).clamp(GENERATIONS_MIN, GENERATIONS);
     let payload = tunnel_payload_bytes(&daemons[0].show()?, &PROBE_TUNNEL)?;
@@ -94,7 +94,7 @@ pub fn run(bed: &Bed, daemons: &[Daemon], options: &Options) -> Result<Probe, Be
 
 /// Expected result: the exact mean rank over generation or batch size, by hop; of a stream, every
 /// symbol.
-pub fn theory(options: &Options) -> Vec<f64> {
+pub fn theory(options: &DemoOptions) -> Vec<f64> {
     let (size, field) = (options.generation_size(), options.field_order());
     let hop = LossModel { loss: options.loss_share(), burst_mean: options.burst };
     let hops = options.hop_count();
@@ -117,7 +117,7 @@ pub fn theory(options: &Options) -> Vec<f64> {
 /// Expected packets per source symbol of the download. BATS: 1 over the rank behind the last hop.
 /// Stream: retransmissions for the loss of one hop. None for generations, whose number of packets
 /// follows from how many of them may stay incomplete.
-pub fn overhead(options: &Options) -> Option<f64> {
+pub fn overhead(options: &DemoOptions) -> Option<f64> {
     match options.chosen() {
         Code::Rlnc => None,
         Code::Stream | Code::Auto => Some(1.0 / (1.0 - options.loss_share())),
@@ -126,7 +126,7 @@ pub fn overhead(options: &Options) -> Option<f64> {
 }
 
 /// Every node sends as many packets as a generation has symbols, at any rank.
-fn fixed(options: &Options, hop: LossModel) -> Vec<f64> {
+fn fixed(options: &DemoOptions, hop: LossModel) -> Vec<f64> {
     let (size, hops) = (options.generation_size(), options.hop_count());
     let (field, recoding) = (options.field_order(), Recoding::Systematic);
     let ranks = rank_distributions(size, field, &vec![size; hops], &vec![hop; hops], recoding);
@@ -146,7 +146,7 @@ struct Ranks {
     rank_sum: u64,
 }
 
-fn read(daemons: &[Daemon], options: &Options) -> Result<Vec<Ranks>, BedError> {
+fn read(daemons: &[Daemon], options: &DemoOptions) -> Result<Vec<Ranks>, BedError> {
     let size = u64::from(options.batch);
     let ranks = daemons.iter().enumerate().map(|(index, daemon)| {
         let state = daemon.show()?;
@@ -209,8 +209,8 @@ mod tests {
         assert!((overhead(&["--code", "bats", "--hops", "1"]) - 1.0 / 0.9).abs() < 1e-9);
     }
 
-    fn options(words: &[&str]) -> Options {
+    fn options(words: &[&str]) -> DemoOptions {
         let words = ["recoded-demo"].iter().chain(words);
-        Options::try_parse_from(words).expect("valid options")
+        DemoOptions::try_parse_from(words).expect("valid options")
     }
 }

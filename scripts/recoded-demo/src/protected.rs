@@ -7,7 +7,7 @@ use recoded_api::v1::{Flow, State};
 use recoded_netns::traffic::{Download, Fetch, Iperf, UdpLoad, UdpOutcome, sha256};
 use recoded_netns::{AuthPlan, Bed, BedError, Daemon, FlowPlan, LinePlan, Towards, TunnelPlan};
 
-use crate::options::{Auth, Code, Options};
+use crate::options::{Auth, Code, DemoOptions};
 use crate::progress::Note;
 
 /// Flow of the protected traffic, source to sink.
@@ -58,7 +58,7 @@ const STREAM_BYTES: f64 = 8.0;
 const PATIENCE_SHARE: f64 = 0.01;
 
 /// The daemons' configuration.
-pub fn plan(options: &Options) -> LinePlan {
+pub fn plan(options: &DemoOptions) -> LinePlan {
     let flow = |id, towards, tunnel: &TunnelPlan| FlowPlan {
         code: options.plan_of(options.code),
         field: options.field_order().order(),

@@ -6,9 +6,9 @@ use std::sync::{Arc, LazyLock};
 use recoded_gf::Kernel;
 use recoded_secure::{
     Admission, ENVELOPE_BYTES, Entropy, GRANT_BYTES_MAX, Gate, Grant, GrantReader,
-    HANDSHAKE_BYTES_MAX, HEADER_BYTES, HopDigest, HopReceiver, HopSender, Identity, Kind, Masks,
-    OneWayReceiver, PresharedKey, PrivateKey, Refused, Scope, Secrets, Session, Space, Strength,
-    Suite, TRAILER_BYTES, TagKey, Way, granted_seeds, write_grant,
+    HANDSHAKE_BYTES_MAX, HEADER_BYTES, HopDigest, HopReceiver, HopSender, Identity, KeyDirection,
+    Kind, Masks, OneWayReceiver, PresharedKey, PrivateKey, Refused, Scope, Secrets, Session, Space,
+    Strength, Suite, TRAILER_BYTES, TagKey, granted_seeds, write_grant,
 };
 
 use crate::Input;
@@ -82,7 +82,7 @@ pub fn handshake(bytes: &[u8]) {
     grants(&mut input);
     let psk = PresharedKey::generate(&Entropy::new([9; 64]));
     let public = |byte| PrivateKey::generate(&Entropy::new([byte; 64])).public();
-    let way = Way { scope: Scope::Hop, sender: public(1), receiver: public(2) };
+    let way = KeyDirection { scope: Scope::Hop, sender: public(1), receiver: public(2) };
     let opened = OneWayReceiver::new(psk, way, None).receive(input.bytes(44));
     assert!(opened.is_err(), "an opening that was guessed");
 }

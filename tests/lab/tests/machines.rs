@@ -13,7 +13,7 @@ fn cases_pass_on_real_kernels_and_drivers() {
         Verdict::Skipped(_) => require_all,
     };
     let wrong: Vec<String> =
-        reports.iter().filter(|one| is_wrong(&one.verdict)).map(host::Report::line).collect();
+        reports.iter().filter(|one| is_wrong(&one.verdict)).map(host::CaseReport::line).collect();
     // As scripts/test counts it.
     for one in reports.iter().filter(|one| matches!(one.verdict, Verdict::Skipped(_))) {
         println!("skipped: {}", one.line());

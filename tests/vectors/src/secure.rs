@@ -6,9 +6,9 @@ use std::sync::Arc;
 use recoded_gf::Kernel;
 use recoded_secure::{
     CONTEXT_BYTES, ENVELOPE_BYTES, Entropy, GRANT_BYTES_MAX, Grant, GrantReader, GroupReceiver,
-    HEADER_BYTES, HopDigest, HopSender, Identity, Kind, Masks, OneWayReceiver, OneWaySender,
-    PresharedKey, PrivateKey, Profile, Scope, Secrets, Session, Space, Strength, Suite,
-    TRAILER_BYTES, TagKey, TaggedUnit, UnitMasks, Way, granted_seeds, group_way, write_grant,
+    HEADER_BYTES, HopDigest, HopSender, Identity, KeyDirection, Kind, Masks, OneWayReceiver,
+    OneWaySender, PresharedKey, PrivateKey, Profile, Scope, Secrets, Session, Space, Strength,
+    Suite, TRAILER_BYTES, TagKey, TaggedUnit, UnitMasks, granted_seeds, group_way, write_grant,
     write_group,
 };
 use serde::{Deserialize, Serialize};
@@ -527,7 +527,7 @@ fn one_way() -> OneWay {
     let psk = PresharedKey::generate(&entropy(3));
     let public = |byte| PrivateKey::generate(&entropy(byte)).public();
     let flow = 0xF10F_0003;
-    let way = Way { scope: Scope::Edge(flow), sender: public(1), receiver: public(2) };
+    let way = KeyDirection { scope: Scope::Edge(flow), sender: public(1), receiver: public(2) };
     let (suite, number, stamp) = (Suite::ChaCha20Poly1305, 0x7E, 1_700_000_000);
     let sender = OneWaySender::new(&psk, &way, suite, number, stamp, &entropy(8));
     let opened = OneWayReceiver::new(psk, way, None).receive(&sender.opening);

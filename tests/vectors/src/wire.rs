@@ -87,7 +87,7 @@ pub struct Feedback {
     /// Number of the report.
     pub number: u32,
     /// Reported items.
-    pub items: Vec<Report>,
+    pub items: Vec<FeedbackItem>,
     /// All bytes of the UDP payload.
     pub bytes: Hex,
 }
@@ -95,7 +95,7 @@ pub struct Feedback {
 /// An item of a feedback packet.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Report {
+pub enum FeedbackItem {
     /// Kind 1.
     Hop {
         /// Hop index.
@@ -152,23 +152,25 @@ impl From<Block> for BlockWord {
     }
 }
 
-impl From<Item<'_>> for Report {
+impl From<Item<'_>> for FeedbackItem {
     fn from(item: Item<'_>) -> Self {
         match item {
-            Item::Hop(report) => Report::Hop {
+            Item::Hop(report) => FeedbackItem::Hop {
                 hop: report.hop,
                 loss: (report.loss * 65535.0).round() as u16,
                 burst_mean: (report.burst_mean * 256.0).round() as u16,
             },
             Item::Flow(FlowReport { newest, complete, failed }) => {
-                Report::Flow { newest, complete, failed }
+                FeedbackItem::Flow { newest, complete, failed }
             }
-            Item::Nack(Nack { unit, missing, round }) => Report::Nack { unit, missing, round },
+            Item::Nack(Nack { unit, missing, round }) => {
+                FeedbackItem::Nack { unit, missing, round }
+            }
             Item::Ranks(report) => {
-                Report::Ranks { epoch: report.epoch, counts: report.counts().collect() }
+                FeedbackItem::Ranks { epoch: report.epoch, counts: report.counts().collect() }
             }
-            Item::BlockAck(block) => Report::BlockAck { block },
-            Item::Size(SizeReport { hop, bytes }) => Report::Size { hop, bytes },
+            Item::BlockAck(block) => FeedbackItem::BlockAck { block },
+            Item::Size(SizeReport { hop, bytes }) => FeedbackItem::Size { hop, bytes },
         }
     }
 }
@@ -277,25 +279,25 @@ fn written(header: &CodedHeader, block: Option<Block>, index: u8) -> Coded {
 }
 
 /// Reports of feedback packets: none, each kind alone, all together.
-fn reports() -> Vec<Vec<Report>> {
-    let hop = Report::Hop { hop: 3, loss: 65535, burst_mean: 0x280 };
-    let flow = Report::Flow { newest: 2, complete: u32::MAX, failed: 7 };
+fn reports() -> Vec<Vec<FeedbackItem>> {
+    let hop = FeedbackItem::Hop { hop: 3, loss: 65535, burst_mean: 0x280 };
+    let flow = FeedbackItem::Flow { newest: 2, complete: u32::MAX, failed: 7 };
     let nacks = [
-        Report::Nack { unit: u32::MAX, missing: u16::MAX, round: 0 },
-        Report::Nack { unit: 0, missing: 3, round: 2 },
+        FeedbackItem::Nack { unit: u32::MAX, missing: u16::MAX, round: 0 },
+        FeedbackItem::Nack { unit: 0, missing: 3, round: 2 },
     ];
     let mut random = TinyMt32::new(11);
     let counts = (0..17).map(|_| random.next_u32()).collect();
-    let ranks = Report::Ranks { epoch: 9, counts };
-    let block = Report::BlockAck { block: 0xFFFE };
-    let size = Report::Size { hop: 3, bytes: 1372 };
+    let ranks = FeedbackItem::Ranks { epoch: 9, counts };
+    let block = FeedbackItem::BlockAck { block: 0xFFFE };
+    let size = FeedbackItem::Size { hop: 3, bytes: 1372 };
     let mut all = vec![hop.clone(), flow.clone(), ranks.clone()];
     all.extend_from_slice(&nacks);
     all.extend([block.clone(), size.clone()]);
     vec![vec![], vec![hop], vec![flow], nacks.to_vec(), vec![ranks], vec![block], vec![size], all]
 }
 
-fn feedback(number: u8, items: &[Report]) -> Feedback {
+fn feedback(number: u8, items: &[FeedbackItem]) -> Feedback {
     let common = common(PacketType::Feedback, 0, number);
     let number = (u32::MAX - 3).wrapping_add(u32::from(number));
     let header = FeedbackHeader { common, node: 0x8000_0001, number };
@@ -316,20 +318,20 @@ fn feedback(number: u8, items: &[Report]) -> Feedback {
     }
 }
 
-fn push(writer: &mut Writer<'_>, item: &Report) -> bool {
+fn push(writer: &mut Writer<'_>, item: &FeedbackItem) -> bool {
     writer.push(match *item {
-        Report::Hop { hop, loss, burst_mean } => Item::Hop(HopReport {
+        FeedbackItem::Hop { hop, loss, burst_mean } => Item::Hop(HopReport {
             hop,
             loss: f32::from(loss) / 65535.0,
             burst_mean: f32::from(burst_mean) / 256.0,
         }),
-        Report::Flow { newest, complete, failed } => {
+        FeedbackItem::Flow { newest, complete, failed } => {
             Item::Flow(FlowReport { newest, complete, failed })
         }
-        Report::Nack { unit, missing, round } => Item::Nack(Nack { unit, missing, round }),
-        Report::BlockAck { block } => Item::BlockAck(block),
-        Report::Size { hop, bytes } => Item::Size(SizeReport { hop, bytes }),
-        Report::Ranks { epoch, ref counts } => {
+        FeedbackItem::Nack { unit, missing, round } => Item::Nack(Nack { unit, missing, round }),
+        FeedbackItem::BlockAck { block } => Item::BlockAck(block),
+        FeedbackItem::Size { hop, bytes } => Item::Size(SizeReport { hop, bytes }),
+        FeedbackItem::Ranks { epoch, ref counts } => {
             return writer.push_ranks(epoch, counts.iter().copied());
         }
     })

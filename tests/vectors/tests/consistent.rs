@@ -117,7 +117,8 @@ fn feedback_packets_parse_to_what_they_say() {
         assert_eq!(packet.header, wire::Header::from(header.common));
         assert!(packet.bytes.0.starts_with(&header_bytes(&packet.header)));
         assert_eq!((packet.node, packet.number), (header.node, header.number));
-        let reports: Vec<wire::Report> = items(&packet.bytes.0).map(wire::Report::from).collect();
+        let reports: Vec<wire::FeedbackItem> =
+            items(&packet.bytes.0).map(wire::FeedbackItem::from).collect();
         assert_eq!(packet.items, reports);
     }
 }
@@ -247,11 +248,11 @@ fn every_packet_type_and_every_item_has_a_vector() {
         assert!(types.contains(&(packet_type as u8)), "{packet_type:?}");
     }
     let reports = || document.feedback.iter().flat_map(|packet| &packet.items);
-    assert!(reports().any(|item| matches!(item, wire::Report::Hop { .. })));
-    assert!(reports().any(|item| matches!(item, wire::Report::Flow { .. })));
-    assert!(reports().any(|item| matches!(item, wire::Report::Nack { .. })));
-    assert!(reports().any(|item| matches!(item, wire::Report::Ranks { .. })));
-    assert!(reports().any(|item| matches!(item, wire::Report::BlockAck { .. })));
+    assert!(reports().any(|item| matches!(item, wire::FeedbackItem::Hop { .. })));
+    assert!(reports().any(|item| matches!(item, wire::FeedbackItem::Flow { .. })));
+    assert!(reports().any(|item| matches!(item, wire::FeedbackItem::Nack { .. })));
+    assert!(reports().any(|item| matches!(item, wire::FeedbackItem::Ranks { .. })));
+    assert!(reports().any(|item| matches!(item, wire::FeedbackItem::BlockAck { .. })));
 }
 
 #[test]

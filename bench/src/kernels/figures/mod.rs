@@ -7,15 +7,15 @@ mod packet_sizes;
 mod processors;
 
 use crate::kernels::anchors::paper_name;
-use crate::kernels::contest::Row;
-use crate::kernels::report::Report;
+use crate::kernels::contest::Contest;
+use crate::kernels::report::KernelReport;
 use crate::kernels::rows::Section;
 use crate::median::median;
 use recoded_gf::Field;
 
 /// File names and SVG documents; none without the rows of the paper's benchmark.
-pub fn draw(report: &Report) -> Vec<(&'static str, String)> {
-    let rows: Vec<&Row> = report.section(Section::Paper).collect();
+pub fn draw(report: &KernelReport) -> Vec<(&'static str, String)> {
+    let rows: Vec<&Contest> = report.section(Section::Paper).collect();
     if rows.is_empty() {
         return Vec::new();
     }
@@ -42,7 +42,7 @@ fn field_title(field: Field) -> String {
 }
 
 /// All rows of a field.
-fn of_field<'a>(rows: &[&'a Row], field: Field) -> Vec<&'a Row> {
+fn of_field<'a>(rows: &[&'a Contest], field: Field) -> Vec<&'a Contest> {
     rows.iter().copied().filter(|row| row.field == field.to_string()).collect()
 }
 
@@ -62,7 +62,7 @@ mod tests {
     use crate::kernels::anchors::{PAPER_BYTES, PAPER_FIELDS, library};
     use crate::kernels::contest::{Contestant, GBIT, Role};
 
-    fn rows() -> Vec<Row> {
+    fn rows() -> Vec<Contest> {
         let sizes = PAPER_FIELDS.iter().flat_map(|field| PAPER_BYTES.map(|k| (*field, k)));
         sizes
             .map(|(field, k)| {
@@ -72,7 +72,7 @@ mod tests {
                     ours.rates = vec![(index * k) as f64 / 100.0];
                     ours
                 });
-                Row {
+                Contest {
                     section: Section::Paper,
                     name: "16 packets into one",
                     field: field.to_string(),
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn figures_close_what_they_open_and_stay_on_the_page() {
         let rows = rows();
-        let rows: Vec<&Row> = rows.iter().collect();
+        let rows: Vec<&Contest> = rows.iter().collect();
         let figures = [packet_sizes::figure(&rows, "here"), processors::figure(&rows, "here")];
         for text in figures {
             assert_eq!(text.matches("<text").count(), text.matches("</text>").count());

@@ -7,13 +7,13 @@
 //! ```
 
 use crate::kernels::anchors::{PAPER_BYTES, PAPER_FIELDS, library};
-use crate::kernels::contest::{Contestant, Role, Row};
+use crate::kernels::contest::{Contest, Contestant, Role};
 use crate::kernels::figures::{field_title, of_field};
 use bench_svg::{Align, DOT, FAINT, GREY, INK, Page, Position, at, steps};
 use recoded_gf::Field;
 
 /// The figure as an SVG document.
-pub fn figure(rows: &[&Row], place: &str) -> String {
+pub fn figure(rows: &[&Contest], place: &str) -> String {
     let mut page = Page::new(WIDTH, HEIGHT);
     let title = "Random linear combinations of 16 packets into one";
     page.words(at(LEFT, 30.0), Align::Start, 18, INK, title);
@@ -27,7 +27,7 @@ pub fn figure(rows: &[&Row], place: &str) -> String {
     page.finish()
 }
 
-fn panel(page: &mut Page, left: f64, top: f64, field: Field, rows: &[&Row]) {
+fn panel(page: &mut Page, left: f64, top: f64, field: Field, rows: &[&Contest]) {
     let levels: Vec<&str> = LEVELS.iter().map(|level| level.name).collect();
     let shown = |ours: &&Contestant| levels.contains(&ours.name.as_str());
     let rates = rows.iter().flat_map(|row| row.role(Role::Ours).filter(shown));
@@ -70,7 +70,7 @@ fn panel(page: &mut Page, left: f64, top: f64, field: Field, rows: &[&Row]) {
 }
 
 /// Draws the legend to the right of the panels.
-fn legend(page: &mut Page, rows: &[&Row]) {
+fn legend(page: &mut Page, rows: &[&Contest]) {
     let left = LEFT + 2.0 * PANEL.0 + GAP + 36.0;
     let mut y = 108.0;
     let mut entry = |colour: &str, dashes: &str, words: &[&str]| {

@@ -1,12 +1,12 @@
 //! Figure 2: the paper's processors and this one.
 
 use crate::kernels::anchors::{PAPER_BYTES, PAPER_FIELDS, PAPER_PROCESSORS, library, paper_name};
-use crate::kernels::contest::{Contestant, Role, Row};
+use crate::kernels::contest::{Contest, Contestant, Role};
 use crate::kernels::figures::{mean, of_field};
 use bench_svg::{Align, FAINT, GREY, INK, Page, at, steps};
 
 /// The figure as an SVG document.
-pub fn figure(rows: &[&Row], place: &str) -> String {
+pub fn figure(rows: &[&Contest], place: &str) -> String {
     let bars = bars(rows, place);
     let highest = bars.iter().flat_map(|bar| bar.rates).fold(1.0, f64::max);
     // Room for the number above the highest bar.
@@ -59,7 +59,7 @@ struct Bar {
     rates: [f64; 4],
 }
 
-fn bars(rows: &[&Row], place: &str) -> Vec<Bar> {
+fn bars(rows: &[&Contest], place: &str) -> Vec<Bar> {
     let paper = PAPER_PROCESSORS.iter().zip(COLOURS).map(|((name, rates), colour)| Bar {
         name: format!("paper: {name}"),
         colour,

@@ -6,7 +6,7 @@ use recoded_gf::{Field, Kernel};
 
 use crate::error::BenchError;
 use crate::kernels::anchors::{self, PAPER_BYTES, PAPER_FIELDS};
-use crate::kernels::contest::{Contestant, GBIT, GBYTE, INVERSIONS, Row};
+use crate::kernels::contest::{Contest, Contestant, GBIT, GBYTE, INVERSIONS};
 use crate::kernels::limits::Ceiling;
 use crate::kernels::memory::Layout;
 use crate::kernels::rivals::{Rivals, gf_complete, raptorq, reed_solomon, rlnc, rlnc_simdx};
@@ -31,7 +31,7 @@ pub struct Setting {
 ///
 /// # Errors
 /// [`BenchError::Wrong`] if a level's result differs from the naive kernel's.
-pub fn build(section: Section, setting: &Setting) -> Result<Vec<Row>, BenchError> {
+pub fn build(section: Section, setting: &Setting) -> Result<Vec<Contest>, BenchError> {
     let mut random = SmallRng::seed_from_u64(setting.seed);
     let random = &mut random;
     match section {
@@ -67,7 +67,7 @@ pub fn build(section: Section, setting: &Setting) -> Result<Vec<Row>, BenchError
     }
 }
 
-fn madd(setting: &Setting, k: usize, random: &mut SmallRng) -> Result<Row, BenchError> {
+fn madd(setting: &Setting, k: usize, random: &mut SmallRng) -> Result<Contest, BenchError> {
     let field = Field::Gf256x11D;
     let job = Workload::draw(field, field.order(), Layout::packed(1, k), 1, random);
     let mut row = row(Section::Madd, "madd", field, 1, k, GBYTE);
@@ -89,7 +89,7 @@ fn paper(
     field: Field,
     k: usize,
     random: &mut SmallRng,
-) -> Result<Row, BenchError> {
+) -> Result<Contest, BenchError> {
     let job = Workload::draw(field, field.order(), Layout::packed(PAPER_N, k), 1, random);
     let mut row = row(Section::Paper, "16 packets into one", field, PAPER_N, k, GBIT);
     row.anchor = anchors::library(field, k);
@@ -111,7 +111,7 @@ fn levels_over(field: Field) -> impl Iterator<Item = &'static Kernel> {
 }
 
 /// A multiply-add at the levels of the paper's library that this processor supports.
-fn forced(setting: &Setting, random: &mut SmallRng) -> Result<Vec<Row>, BenchError> {
+fn forced(setting: &Setting, random: &mut SmallRng) -> Result<Vec<Contest>, BenchError> {
     let field = Field::Gf256x11B;
     let mut rows = Vec::new();
     for (level, k, anchor) in anchors::forced_madd() {
@@ -128,7 +128,12 @@ fn forced(setting: &Setting, random: &mut SmallRng) -> Result<Vec<Row>, BenchErr
     Ok(rows)
 }
 
-fn encode(setting: &Setting, n: usize, k: usize, random: &mut SmallRng) -> Result<Row, BenchError> {
+fn encode(
+    setting: &Setting,
+    n: usize,
+    k: usize,
+    random: &mut SmallRng,
+) -> Result<Contest, BenchError> {
     let field = Field::Gf256x11D;
     let job = Workload::draw(field, field.order(), Layout::packed(n, k), n, random);
     let mut row = row(Section::Encode, "encode", field, n, k, GBIT);
@@ -142,7 +147,7 @@ fn encode(setting: &Setting, n: usize, k: usize, random: &mut SmallRng) -> Resul
     Ok(row)
 }
 
-fn length(setting: &Setting, k: usize, random: &mut SmallRng) -> Result<Row, BenchError> {
+fn length(setting: &Setting, k: usize, random: &mut SmallRng) -> Result<Contest, BenchError> {
     let field = Field::Gf256x11D;
     let job = Workload::draw(field, field.order(), Layout::packed(16, k), 16, random);
     let mut row = row(Section::Lengths, "encode", field, 16, k, GBIT);
@@ -161,7 +166,7 @@ fn umem(
     stride: usize,
     n: usize,
     random: &mut SmallRng,
-) -> Result<Row, BenchError> {
+) -> Result<Contest, BenchError> {
     let field = Field::Gf256x11D;
     let layout = Layout { count: n, bytes: MTU, stride };
     let job = Workload::draw(field, field.order(), layout, n, random);
@@ -173,7 +178,7 @@ fn umem(
 }
 
 /// Coefficients 0 and 1 over bytes: GF(2) as a subfield.
-fn binary(setting: &Setting, n: usize, random: &mut SmallRng) -> Result<Row, BenchError> {
+fn binary(setting: &Setting, n: usize, random: &mut SmallRng) -> Result<Contest, BenchError> {
     let field = Field::Gf256x11D;
     let job = Workload::draw(field, 2, Layout::packed(n, MTU), n, random);
     let mut row = row(Section::Binary, "encode, coefficients 0 and 1", field, n, MTU, GBIT);
@@ -183,7 +188,7 @@ fn binary(setting: &Setting, n: usize, random: &mut SmallRng) -> Result<Row, Ben
     Ok(row)
 }
 
-fn levels(setting: &Setting, random: &mut SmallRng) -> Result<Row, BenchError> {
+fn levels(setting: &Setting, random: &mut SmallRng) -> Result<Contest, BenchError> {
     let field = Field::Gf256x11D;
     let job = Workload::draw(field, field.order(), Layout::packed(16, MTU), 16, random);
     let mut row = row(Section::Levels, "encode", field, 16, MTU, GBIT);
@@ -196,7 +201,7 @@ fn levels(setting: &Setting, random: &mut SmallRng) -> Result<Row, BenchError> {
 }
 
 /// Rivals that multiply by given coefficients.
-fn multiply_rivals(setting: &Setting, job: &Workload, row: &mut Row) {
+fn multiply_rivals(setting: &Setting, job: &Workload, row: &mut Contest) {
     for isal in &setting.rivals.isal {
         row.challenge(isal.multiply(job));
         row.challenge(isal.multiply_fresh(job));
@@ -206,7 +211,12 @@ fn multiply_rivals(setting: &Setting, job: &Workload, row: &mut Row) {
     }
 }
 
-fn decode(setting: &Setting, n: usize, k: usize, random: &mut SmallRng) -> Result<Row, BenchError> {
+fn decode(
+    setting: &Setting,
+    n: usize,
+    k: usize,
+    random: &mut SmallRng,
+) -> Result<Contest, BenchError> {
     let job = Decoding::draw(n, k, random);
     let mut row = row(Section::Decode, "decode", Field::Gf256x11D, n, k, GBIT);
     row.contestants.push(job.ours(setting.best)?);
@@ -226,7 +236,7 @@ fn recode(
     name: &'static str,
     adjoining: bool,
     random: &mut SmallRng,
-) -> Result<Row, BenchError> {
+) -> Result<Contest, BenchError> {
     let job = Decoding::draw(16, MTU, random);
     let mut row = row(Section::Recode, name, Field::Gf256x11D, 16, MTU, GBIT);
     row.contestants.push(job.ours_recode(setting.best, adjoining, random)?);
@@ -236,7 +246,7 @@ fn recode(
     Ok(row)
 }
 
-fn inversion(setting: &Setting, n: usize, random: &mut SmallRng) -> Result<Row, BenchError> {
+fn inversion(setting: &Setting, n: usize, random: &mut SmallRng) -> Result<Contest, BenchError> {
     let (ours, matrix, inverse) = invert(setting.best, n, random)?;
     let mut row = row(Section::Invert, "invert", Field::Gf256x11D, n, 0, INVERSIONS);
     row.contestants.push(ours);
@@ -261,10 +271,10 @@ fn row(
     n: usize,
     k: usize,
     unit: &'static str,
-) -> Row {
+) -> Contest {
     let field = field.to_string();
     let (contestants, left_out) = (Vec::new(), Vec::new());
-    Row { section, name, field, n, k, unit, anchor: None, contestants, left_out }
+    Contest { section, name, field, n, k, unit, anchor: None, contestants, left_out }
 }
 
 /// Payload of an Ethernet packet.

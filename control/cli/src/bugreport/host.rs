@@ -1,6 +1,6 @@
 //! State of this host that is available without a daemon.
 
-use super::{PART_BYTES_MAX, Part};
+use super::{ArchiveFile, PART_BYTES_MAX};
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -28,16 +28,20 @@ const SETTINGS: [&str; 7] = [
 ];
 
 /// All parts.
-pub fn parts() -> Vec<Part> {
+pub fn parts() -> Vec<ArchiveFile> {
     let log = ["-u", "recoded", "--since", LOG_SINCE, "-n", LOG_LINES, "--no-pager"];
     vec![
-        Part::new("host.txt", "kernel, distribution, CPU, memory, limits", Ok(host())),
-        Part::new("links.txt", "interfaces and XDP programs", run("ip", &["-d", "-s", "link"])),
-        Part::new("addresses.txt", "addresses", run("ip", &["addr"])),
-        Part::new("routes.txt", "routes", routes()),
-        Part::new("bpf.txt", "programs on interfaces", run("bpftool", &["net"])),
-        Part::new("drivers.txt", "drivers and queues of interfaces", Ok(drivers())),
-        Part::new("log.txt", "log of the last half hour", run("journalctl", &log)),
+        ArchiveFile::new("host.txt", "kernel, distribution, CPU, memory, limits", Ok(host())),
+        ArchiveFile::new(
+            "links.txt",
+            "interfaces and XDP programs",
+            run("ip", &["-d", "-s", "link"]),
+        ),
+        ArchiveFile::new("addresses.txt", "addresses", run("ip", &["addr"])),
+        ArchiveFile::new("routes.txt", "routes", routes()),
+        ArchiveFile::new("bpf.txt", "programs on interfaces", run("bpftool", &["net"])),
+        ArchiveFile::new("drivers.txt", "drivers and queues of interfaces", Ok(drivers())),
+        ArchiveFile::new("log.txt", "log of the last half hour", run("journalctl", &log)),
     ]
 }
 

@@ -1,7 +1,7 @@
 //! `recodectl bugreport`: everything that remote support needs, in one archive.
 //!
 //! ```text
-//!  host, commands, daemon -> Part (bounded) -> redact -> tar.gz, mode 0600
+//!  host, commands, daemon -> ArchiveFile (bounded) -> redact -> tar.gz, mode 0600
 //! ```
 //!
 //! No part may contain a key: `redact` removes anything that looks like one, wherever it occurs.
@@ -44,7 +44,7 @@ pub enum BugreportError {
 }
 
 /// One file of the archive.
-pub struct Part {
+pub struct ArchiveFile {
     name: &'static str,
     /// Description for readers.
     what: &'static str,
@@ -53,17 +53,17 @@ pub struct Part {
     trouble: String,
 }
 
-impl Part {
+impl ArchiveFile {
     /// From the content, or the reason why there is none.
-    fn new(name: &'static str, what: &'static str, got: Result<String, String>) -> Part {
+    fn new(name: &'static str, what: &'static str, got: Result<String, String>) -> ArchiveFile {
         let (text, trouble) = match got {
             Ok(text) => (text, String::new()),
             Err(trouble) => (String::new(), trouble),
         };
-        Part { name, what, text, trouble }.bounded()
+        ArchiveFile { name, what, text, trouble }.bounded()
     }
 
-    fn bounded(mut self) -> Part {
+    fn bounded(mut self) -> ArchiveFile {
         self.text = redact(&self.text);
         self.trouble = redact(&self.trouble);
         if self.text.len() > PART_BYTES_MAX {
@@ -77,7 +77,7 @@ impl Part {
 
 /// Summary of the archive.
 #[derive(Serialize)]
-pub struct Report {
+pub struct ArchiveSummary {
     file: String,
     bytes: u64,
     parts: Vec<Shown>,
@@ -95,7 +95,7 @@ struct Shown {
 ///
 /// # Errors
 /// The archive cannot be written. Missing data is not an error.
-pub fn write(socket: &Path, out: Option<&Path>) -> Result<Report, Failure> {
+pub fn write(socket: &Path, out: Option<&Path>) -> Result<ArchiveSummary, Failure> {
     let now = Zoned::now();
     let named = format!("recoded-bugreport-{}.tar.gz", now.strftime("%Y%m%d-%H%M%S"));
     let path = out.map_or_else(|| PathBuf::from(named), Path::to_owned);
@@ -113,13 +113,13 @@ pub fn write(socket: &Path, out: Option<&Path>) -> Result<Report, Failure> {
         failed(error)
     })?;
     let shown = parts.into_iter().map(|part| {
-        let Part { name, what, text, trouble } = part;
+        let ArchiveFile { name, what, text, trouble } = part;
         Shown { name, what, bytes: text.len(), trouble }
     });
-    Ok(Report { file: path.display().to_string(), bytes, parts: shown.collect() })
+    Ok(ArchiveSummary { file: path.display().to_string(), bytes, parts: shown.collect() })
 }
 
-fn archive(file: &std::fs::File, parts: &[Part], now: &Zoned) -> io::Result<()> {
+fn archive(file: &std::fs::File, parts: &[ArchiveFile], now: &Zoned) -> io::Result<()> {
     let mut archive = tar::Builder::new(GzEncoder::new(file, Compression::default()));
     let mtime = u64::try_from(now.timestamp().as_second()).unwrap_or(0);
     for part in parts {
@@ -134,7 +134,7 @@ fn archive(file: &std::fs::File, parts: &[Part], now: &Zoned) -> io::Result<()> 
 }
 
 /// Formats the summary as text.
-pub fn text(report: &Report) -> String {
+pub fn text(report: &ArchiveSummary) -> String {
     let mut text = format!("{} ({} bytes):\n", report.file, report.bytes);
     for Shown { name, what, bytes, trouble } in &report.parts {
         let line = match trouble.is_empty() {
@@ -149,13 +149,13 @@ pub fn text(report: &Report) -> String {
 }
 
 /// The archive's table of contents.
-fn contents(parts: &[Part], now: &Zoned) -> Part {
+fn contents(parts: &[ArchiveFile], now: &Zoned) -> ArchiveFile {
     let mut text = format!(
         "Written by recodectl {} at {}.\n\n",
         env!("CARGO_PKG_VERSION"),
         now.strftime("%Y-%m-%d %H:%M:%S %z")
     );
-    for Part { name, what, text: body, trouble } in parts {
+    for ArchiveFile { name, what, text: body, trouble } in parts {
         let trouble = if trouble.is_empty() { String::new() } else { format!("; {trouble}") };
         text.push_str(&format!("{name}: {what}, {} bytes{trouble}\n", body.len()));
     }
@@ -163,10 +163,10 @@ fn contents(parts: &[Part], now: &Zoned) -> Part {
         "\nWhat looks like a key was replaced by [key N], where N is the same for the same key, and \
          what has a name such as private_key or password by [removed]. File names of keys stay.\n",
     );
-    Part::new("README.txt", "what is in it", Ok(text))
+    ArchiveFile::new("README.txt", "what is in it", Ok(text))
 }
 
-fn versions(socket: &Path) -> Part {
+fn versions(socket: &Path) -> ArchiveFile {
     let mut text = format!("recodectl {}\n", env!("CARGO_PKG_VERSION"));
     let asked = Client::connect(socket).and_then(|mut client| client.version());
     let trouble = match asked {
@@ -181,11 +181,11 @@ fn versions(socket: &Path) -> Part {
     };
     text.push_str(&format!("control socket {}\n", socket.display()));
     let what = "versions of recodectl and of the daemon";
-    Part { name: "versions.txt", what, text, trouble }.bounded()
+    ArchiveFile { name: "versions.txt", what, text, trouble }.bounded()
 }
 
 /// The daemon's replies. A failed request costs only its own part.
-fn daemon(socket: &Path) -> Vec<Part> {
+fn daemon(socket: &Path) -> Vec<ArchiveFile> {
     let say = |error: ClientError| error.to_string();
     let connect = || Client::connect(socket).map_err(say);
     let state = connect().and_then(|mut client| client.state().map_err(say));
@@ -202,10 +202,10 @@ fn daemon(socket: &Path) -> Vec<Part> {
     let found = doctor::examine(socket, DOCTOR_SECONDS);
     let found = found.map(|found| doctor::text(&found)).map_err(|error| error.to_string());
     vec![
-        Part::new("state.json", "recodectl --json show", state),
-        Part::new("recoded.toml", "the active configuration", config),
-        Part::new("events.json", "recodectl --json events", events),
-        Part::new("history.json", "recodectl --json history", history),
-        Part::new("doctor.txt", "recodectl doctor", found),
+        ArchiveFile::new("state.json", "recodectl --json show", state),
+        ArchiveFile::new("recoded.toml", "the active configuration", config),
+        ArchiveFile::new("events.json", "recodectl --json events", events),
+        ArchiveFile::new("history.json", "recodectl --json history", history),
+        ArchiveFile::new("doctor.txt", "recodectl doctor", found),
     ]
 }

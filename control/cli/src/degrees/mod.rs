@@ -2,7 +2,7 @@
 //! without a daemon.
 //!
 //! ```text
-//!  file or `recodectl --json show` --histogram--> ranks --recoded_degrees--> Report --> text, JSON
+//!  file or `recodectl --json show` --histogram--> ranks --recoded_degrees--> DegreeReport --> show
 //! ```
 
 mod histogram;
@@ -14,7 +14,7 @@ use recoded_degrees::{OptimiseError, Problem, optimise};
 use serde::Serialize;
 
 pub use histogram::HistogramError;
-pub use options::{EXAMPLES, Options};
+pub use options::{DegreeOptions, EXAMPLES};
 pub use show::text;
 
 /// Why there is no distribution.
@@ -42,7 +42,7 @@ impl DegreesError {
 
 /// The result, as serialised to JSON.
 #[derive(Serialize)]
-pub struct Report {
+pub struct DegreeReport {
     batch_size: usize,
     /// Batches counted.
     batches: u64,
@@ -73,7 +73,7 @@ struct Entry {
 ///
 /// # Errors
 /// The file cannot be read or holds no histogram; an option is out of range.
-pub fn report(options: &Options) -> Result<Report, DegreesError> {
+pub fn report(options: &DegreeOptions) -> Result<DegreeReport, DegreesError> {
     let counts = histogram::read(&options.rank_histogram, options.flow, options.batch_size)?;
     let ranks: Vec<f64> = counts.iter().map(|&count| count as f64).collect();
     let problem = Problem {
@@ -86,7 +86,7 @@ pub fn report(options: &Options) -> Result<Report, DegreesError> {
     let entries = found.distribution.iter().zip(found.cumulative());
     let entry =
         |(&(degree, probability), (_, cumulative))| Entry { degree, probability, cumulative };
-    Ok(Report {
+    Ok(DegreeReport {
         batch_size: problem.batch_size(),
         batches: counts.iter().fold(0, |sum: u64, &count| sum.saturating_add(count)),
         field: options.field.order(),

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 /// What degrees are wanted for.
 #[derive(Args)]
-pub struct Options {
+pub struct DegreeOptions {
     /// How many batches arrived with rank 0, 1, 2, ..: one count per line, or JSON; `-` is stdin
     #[arg(long, value_name = "FILE")]
     pub rank_histogram: PathBuf,

@@ -1,10 +1,10 @@
 //! The report as text.
 
-use super::Report;
+use super::DegreeReport;
 use crate::table::{Align, count, sentence, table};
 
 /// Lays out the report.
-pub fn text(report: &Report) -> String {
+pub fn text(report: &DegreeReport) -> String {
     let head =
         [("degree", Align::Right), ("probability", Align::Right), ("cumulative", Align::Right)];
     let share = |cumulative: u32| (f64::from(cumulative) + 1.0) / 2_f64.powi(32);
@@ -27,8 +27,8 @@ pub fn text(report: &Report) -> String {
     text
 }
 
-fn summary(report: &Report) -> [(&'static str, String); 6] {
-    let Report { batch_size, expected_rank, theta, efficiency, eta, .. } = report;
+fn summary(report: &DegreeReport) -> [(&'static str, String); 6] {
+    let DegreeReport { batch_size, expected_rank, theta, efficiency, eta, .. } = report;
     [
         (
             "ranks",

@@ -16,10 +16,10 @@ mod probe;
 mod roots;
 
 use crate::table::sentence;
-use namespace::Place;
+use namespace::NamespaceAccess;
 use recoded_api::client::{Client, ClientError};
 use recoded_api::v1::{State, Tunnel};
-use recoded_host::{FactsError, Finding, Level, Link, Network, Plan, Sockets};
+use recoded_host::{FactsError, Finding, HostPlan, Level, Link, Network, Sockets};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -100,7 +100,7 @@ pub fn examine(socket: &Path, seconds: u64) -> Result<Diagnosis, DoctorError> {
         let answers = probe::neighbours(&plan, judge::port(&before), time);
         recoded_host::check(&plan).map(|host| host.into_iter().chain(answers).collect::<Vec<_>>())
     };
-    let mut findings = match Place::of(socket, &before).run(look) {
+    let mut findings = match NamespaceAccess::of(socket, &before).run(look) {
         Some(found) => found?,
         None => {
             std::thread::sleep(time);
@@ -220,7 +220,7 @@ fn names(mut subjects: Vec<&str>) -> String {
 }
 
 /// The daemon's requirements on its host, from its state.
-fn plan(state: &State) -> Plan {
+fn plan(state: &State) -> HostPlan {
     let links = state.links.iter().map(|link| Link {
         name: link.name.clone(),
         interface: link.interface.clone(),
@@ -228,13 +228,13 @@ fn plan(state: &State) -> Plan {
         neighbours: neighbours(state, &link.name).into_iter().collect(),
         sockets: if link.socket_mode == "udp" { Sockets::Udp } else { Sockets::Xdp },
     });
-    Plan {
+    HostPlan {
         links: links.collect(),
         tunnels: state.tunnels.iter().map(|tunnel| tunnel.name.clone()).collect(),
         networks: state.tunnels.iter().flat_map(networks).collect(),
         port: Some(judge::port(state)),
         is_running: true,
-        ..Plan::default()
+        ..HostPlan::default()
     }
 }
 

@@ -12,7 +12,7 @@ use std::path::Path;
 
 /// Access to the daemon's view of this host.
 #[derive(Debug)]
-pub enum Place {
+pub enum NamespaceAccess {
     /// The caller is in the daemon's namespace.
     Here,
     /// The daemon's namespace, which may be entered.
@@ -21,30 +21,30 @@ pub enum Place {
     Closed,
 }
 
-impl Place {
+impl NamespaceAccess {
     /// Finds the namespace of the daemon that answers at `socket` with this `state`.
-    pub fn of(socket: &Path, state: &State) -> Place {
+    pub fn of(socket: &Path, state: &State) -> NamespaceAccess {
         let peer = UnixStream::connect(socket).ok();
         let pid = peer.and_then(|peer| getsockopt(&peer, PeerCredentials).ok());
         let pid = pid.map_or(0, |credentials| credentials.pid());
         let path = format!("/proc/{pid}/ns/net");
         let own = fs::read_link("/proc/thread-self/ns/net").ok();
         match fs::read_link(&path).ok() {
-            Some(daemon) if own.as_ref() == Some(&daemon) => Place::Here,
-            Some(_) => File::open(&path).map_or(Place::Closed, Place::There),
+            Some(daemon) if own.as_ref() == Some(&daemon) => NamespaceAccess::Here,
+            Some(_) => File::open(&path).map_or(NamespaceAccess::Closed, NamespaceAccess::There),
             // Its namespace is not readable; its addresses decide.
-            None if has_addresses(state) => Place::Here,
-            None => Place::Closed,
+            None if has_addresses(state) => NamespaceAccess::Here,
+            None => NamespaceAccess::Closed,
         }
     }
 
     /// Runs `look` in the daemon's namespace; `None` if that is not possible.
     pub fn run<T: Send>(self, look: impl FnOnce() -> T + Send) -> Option<T> {
         match self {
-            Place::Here => Some(look()),
-            Place::Closed => None,
+            NamespaceAccess::Here => Some(look()),
+            NamespaceAccess::Closed => None,
             // In a separate thread, since returning to the old namespace may fail.
-            Place::There(namespace) => std::thread::scope(|scope| {
+            NamespaceAccess::There(namespace) => std::thread::scope(|scope| {
                 let entered = scope.spawn(move || {
                     let kind = Some(LinkNameSpaceType::Network);
                     move_into_link_name_space(namespace.as_fd(), kind).ok().map(|()| look())
@@ -76,11 +76,17 @@ mod tests {
             links: vec![Link { local: local.into(), ..Link::default() }],
             ..crate::fixed::state()
         };
-        assert!(matches!(Place::of(&path, &with("127.0.0.1")), Place::Here), "no daemon");
-        assert!(matches!(Place::of(&path, &with("192.0.2.77")), Place::Closed));
+        assert!(
+            matches!(NamespaceAccess::of(&path, &with("127.0.0.1")), NamespaceAccess::Here),
+            "no daemon"
+        );
+        assert!(matches!(NamespaceAccess::of(&path, &with("192.0.2.77")), NamespaceAccess::Closed));
         let _listener = UnixListener::bind(&path).expect("a socket");
-        assert!(matches!(Place::of(&path, &with("192.0.2.77")), Place::Here), "by its process");
-        assert_eq!(Place::Closed.run(|| ()), None);
-        assert_eq!(Place::Here.run(|| 7), Some(7));
+        assert!(
+            matches!(NamespaceAccess::of(&path, &with("192.0.2.77")), NamespaceAccess::Here),
+            "by its process"
+        );
+        assert_eq!(NamespaceAccess::Closed.run(|| ()), None);
+        assert_eq!(NamespaceAccess::Here.run(|| 7), Some(7));
     }
 }

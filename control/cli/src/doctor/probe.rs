@@ -2,7 +2,7 @@
 //! with an ICMP error.
 
 use nix::sys::socket::{setsockopt, sockopt};
-use recoded_host::{Finding, Level, Link, Plan};
+use recoded_host::{Finding, HostPlan, Level, Link};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 use std::ffi::OsString;
 use std::io;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// Probes every neighbour for `time`; returns findings from the responses.
-pub fn neighbours(plan: &Plan, port: u16, time: Duration) -> Vec<Finding> {
+pub fn neighbours(plan: &HostPlan, port: u16, time: Duration) -> Vec<Finding> {
     let mut asked: Vec<Asked> = plan
         .links
         .iter()
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
     use recoded_host::Sockets;
 
-    fn plan() -> Plan {
+    fn plan() -> HostPlan {
         let here = IpAddr::from([127, 0, 0, 1]);
         let link = Link {
             name: "west".into(),
@@ -122,7 +122,7 @@ mod tests {
             neighbours: vec![here],
             sockets: Sockets::Xdp,
         };
-        Plan { links: vec![link], ..Plan::default() }
+        HostPlan { links: vec![link], ..HostPlan::default() }
     }
 
     #[test]

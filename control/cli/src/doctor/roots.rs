@@ -20,7 +20,7 @@ struct Scope {
 }
 
 /// A finding's position in the hierarchy.
-struct Place {
+struct FindingLayer {
     /// Lower for causes than for their consequences.
     layer: u8,
     scopes: Vec<Scope>,
@@ -30,7 +30,7 @@ struct Place {
 
 /// Maps each finding to the index of the error that causes it, if there is one.
 pub fn of(state: &State, findings: &[Finding]) -> Vec<Option<usize>> {
-    let places: Vec<Option<Place>> = findings.iter().map(|it| place(state, it)).collect();
+    let places: Vec<Option<FindingLayer>> = findings.iter().map(|it| place(state, it)).collect();
     let mut order: Vec<usize> = (0..findings.len()).filter(|at| places[*at].is_some()).collect();
     order.sort_by_key(|at| places[*at].as_ref().map(|place| place.layer));
     let mut causes = vec![None; findings.len()];
@@ -53,7 +53,7 @@ pub fn of(state: &State, findings: &[Finding]) -> Vec<Option<usize>> {
     causes
 }
 
-impl Place {
+impl FindingLayer {
     fn explains(&self, scope: &Scope, is_of_any_neighbour: bool) -> bool {
         self.scopes.iter().any(|own| {
             let is_wider = own.address.is_none() || own.address == scope.address;
@@ -63,13 +63,13 @@ impl Place {
 }
 
 /// Position of a finding; `None` if it neither causes others nor is caused by any.
-fn place(state: &State, finding: &Finding) -> Option<Place> {
+fn place(state: &State, finding: &Finding) -> Option<FindingLayer> {
     let Finding { subject, cause, level, .. } = finding;
     if *level != Level::Error {
         return None;
     }
     let with = |layer, scopes: Vec<Scope>| {
-        (!scopes.is_empty()).then_some(Place { layer, scopes, is_of_any_neighbour: false })
+        (!scopes.is_empty()).then_some(FindingLayer { layer, scopes, is_of_any_neighbour: false })
     };
     if let Some(link) = subject.strip_prefix("link ") {
         let address = neighbour(state, link, cause);
@@ -77,7 +77,7 @@ fn place(state: &State, finding: &Finding) -> Option<Place> {
         let is_of_any_neighbour = OF_NEIGHBOURS.iter().any(|name| cause.starts_with(name));
         let layer = if is_of_any_neighbour { 2 } else { layer };
         let scopes = vec![Scope { link: link.into(), address }];
-        return Some(Place { layer, scopes, is_of_any_neighbour });
+        return Some(FindingLayer { layer, scopes, is_of_any_neighbour });
     }
     if let Some(peer) = subject.strip_prefix("session with ") {
         return with(3, scope(peer).into_iter().collect());

@@ -16,7 +16,7 @@ pub use show::text;
 
 /// The result, as serialised to JSON.
 #[derive(Serialize)]
-pub struct Report {
+pub struct EngineComparison {
     /// Time spent measuring.
     seconds: u64,
     /// Bytes of each source and coded symbol in the measurement.
@@ -55,9 +55,9 @@ struct BreakEven {
 
 /// Finds the engines and measures them for `seconds` in all; 0 measures nothing. `card` is the FPGA
 /// card.
-pub fn report(seconds: u64, card: Option<&Card>) -> Report {
+pub fn report(seconds: u64, card: Option<&Card>) -> EngineComparison {
     let threads = thread::available_parallelism().map_or(1, usize::from);
-    let mut found: Vec<(&'static str, Found)> = vec![("cpu-1", cpu(1))];
+    let mut found: Vec<(&'static str, OpenedEngine)> = vec![("cpu-1", cpu(1))];
     if threads > 1 {
         found.push(("cpu", cpu(threads)));
     }
@@ -90,13 +90,13 @@ pub fn report(seconds: u64, card: Option<&Card>) -> Report {
         });
     }
     let break_even = break_even(&engines, start);
-    Report { seconds, symbol_bytes: SYMBOL_BYTES, engines, break_even }
+    EngineComparison { seconds, symbol_bytes: SYMBOL_BYTES, engines, break_even }
 }
 
 /// An engine and its description, or why it is not available.
-type Found = Result<(Box<dyn Engine>, String), String>;
+type OpenedEngine = Result<(Box<dyn Engine>, String), String>;
 
-fn cpu(threads: usize) -> Found {
+fn cpu(threads: usize) -> OpenedEngine {
     let engine =
         CpuEngine::new(threads, Partition::FullBlock).map_err(|error| error.to_string())?;
     let plural = if threads == 1 { "" } else { "s" };
@@ -106,7 +106,7 @@ fn cpu(threads: usize) -> Found {
 
 /// The first CUDA card, after a child process has verified that opening it is safe.
 #[cfg(feature = "cuda")]
-fn cuda() -> Found {
+fn cuda() -> OpenedEngine {
     use recoded_cuda::{CudaEngine, Options, probe};
 
     let options = Options::find();
@@ -128,12 +128,12 @@ fn cuda() -> Found {
 }
 
 #[cfg(not(feature = "cuda"))]
-fn cuda() -> Found {
+fn cuda() -> OpenedEngine {
     Err("this program was built without the feature `cuda`".into())
 }
 
 /// The configured FPGA card.
-fn fpga(card: Option<&Card>) -> Found {
+fn fpga(card: Option<&Card>) -> OpenedEngine {
     let card = card.ok_or_else(|| format!("--fpga names no card; {CARD_RULE}"))?;
     let engine = card.open().map_err(|error| error.to_string())?;
     let detail = format!("{card}: {}", card.caveat());

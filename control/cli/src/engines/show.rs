@@ -1,10 +1,10 @@
 //! The report as a table.
 
-use super::{EngineReport, Report};
+use super::{EngineComparison, EngineReport};
 use crate::table::{Align, sentence, table};
 
 /// Lays out a report.
-pub fn text(report: &Report) -> String {
+pub fn text(report: &EngineComparison) -> String {
     let mut text = String::new();
     for engine in &report.engines {
         let state = if engine.available { "" } else { "none: " };

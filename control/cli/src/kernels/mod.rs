@@ -2,7 +2,7 @@
 //! the machine, not the daemon, so it works before anything is installed.
 //!
 //! ```text
-//!  Kernel::levels() --report--> Report --measure--> Report with rates --show--> text or JSON
+//!  Kernel::levels() --report--> KernelLevels --measure--> rates added --show--> text or JSON
 //! ```
 
 mod measure;
@@ -18,7 +18,7 @@ pub use show::text;
 
 /// The result, as serialised to JSON.
 #[derive(Serialize)]
-pub struct Report {
+pub struct KernelLevels {
     /// The level that a daemon started now would use.
     used: &'static str,
     /// Why that one is used.
@@ -62,7 +62,11 @@ struct Level {
 ///
 /// # Errors
 /// `forced`, or otherwise `RECODED_KERNEL`, names an unknown level.
-pub fn report(forced: Option<&str>, seconds: u64, socket: &Path) -> Result<Report, ForceError> {
+pub fn report(
+    forced: Option<&str>,
+    seconds: u64,
+    socket: &Path,
+) -> Result<KernelLevels, ForceError> {
     let (used, reason) = choose(forced)?;
     let mut levels: Vec<Level> = Kernel::levels().map(level).collect();
     let available = levels.iter().filter(|level| level.available).count().max(1);
@@ -75,7 +79,7 @@ pub fn report(forced: Option<&str>, seconds: u64, socket: &Path) -> Result<Repor
     }
     let daemon = Client::connect(socket).and_then(|mut client| client.version()).ok();
     let daemon = daemon.map(|version| version.kernel);
-    Ok(Report { used: used.name(), reason, daemon, seconds, levels })
+    Ok(KernelLevels { used: used.name(), reason, daemon, seconds, levels })
 }
 
 fn choose(forced: Option<&str>) -> Result<(&'static Kernel, Reason), ForceError> {

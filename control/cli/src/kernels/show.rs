@@ -1,10 +1,10 @@
 //! The report as text.
 
-use super::{Level, Reason, Report};
+use super::{KernelLevels, Level, Reason};
 use crate::table::{Align, sentence, table};
 
 /// Lays out the report.
-pub fn text(report: &Report) -> String {
+pub fn text(report: &KernelLevels) -> String {
     let head = [
         ("", Align::Left),
         ("level", Align::Left),
@@ -30,7 +30,7 @@ pub fn text(report: &Report) -> String {
 const MEASURED: &str = "on one core, medians: multiply-add of 1500 bytes, in gigabytes of source; \
     16 packets of 1500 bytes combined into one, in coded gigabits";
 
-fn row(level: &Level, report: &Report) -> [String; 6] {
+fn row(level: &Level, report: &KernelLevels) -> [String; 6] {
     let rate = |rate: Option<f64>| match rate {
         Some(rate) => format!("{rate:.1}"),
         None => "-".to_owned(),
@@ -55,7 +55,7 @@ fn fields(level: &Level) -> String {
     }
 }
 
-fn used(report: &Report) -> String {
+fn used(report: &KernelLevels) -> String {
     let reason = match report.reason {
         Reason::Fastest => "the fastest that this CPU can run",
         Reason::Environment => "forced by RECODED_KERNEL",
@@ -76,7 +76,7 @@ mod tests {
         let needs_nothing = |info: LevelInfo| info.needs.starts_with("nothing");
         let levels =
             Kernel::levels().map(|info| Level { available: needs_nothing(info), ..level(info) });
-        let report = Report {
+        let report = KernelLevels {
             levels: levels.collect(),
             used: "naive",
             reason: Reason::Environment,

@@ -1,7 +1,7 @@
 //! The outcome of `apply` on one box.
 
 use super::ssh::{Answer, NoAnswer};
-use super::status::{Found, finding, refused};
+use super::status::{BoxFinding, finding, refused};
 use recoded_api::exit;
 use serde::Serialize;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub(super) struct Applied {
     /// in force; written: no daemon runs there; started: it does, by this; unchanged; back: as it
     /// was before; lost: goes back by itself when the time is over.
     pub(super) state: &'static str,
-    pub(super) findings: Vec<Found>,
+    pub(super) findings: Vec<BoxFinding>,
     /// Whether a configuration waits for confirmation.
     #[serde(skip)]
     pub(super) waits: bool,
@@ -30,7 +30,7 @@ pub(super) struct Applied {
 }
 
 /// The fault of a reply, if any.
-pub(super) fn failed(answer: Result<Answer, NoAnswer>) -> Option<(u8, Found)> {
+pub(super) fn failed(answer: Result<Answer, NoAnswer>) -> Option<(u8, BoxFinding)> {
     match answer {
         Ok(answer) if answer.code == 0 => None,
         Ok(answer) => {

@@ -14,9 +14,9 @@
 //! over.
 
 use super::applied::{Applied, PAUSE, failed};
-use super::script::Place;
+use super::script::BoxPaths;
 use super::ssh::{Answer, NoAnswer};
-use super::status::{Condition, Found, LOOK_SECONDS, conditions, finding, findings, values};
+use super::status::{BoxFinding, Condition, LOOK_SECONDS, conditions, finding, findings, values};
 use super::{Boxes, Told, check, start, worse};
 use crate::table::{Align, table};
 use recoded_api::exit;
@@ -37,7 +37,7 @@ pub fn run(boxes: &Boxes, seconds: u64, start: bool, json: bool) -> Result<Told,
     let code = match stage(boxes, &before, &mut all)? {
         exit::OK => commit_all(boxes, seconds, start, &before, &mut all)?,
         code => {
-            boxes.ask(Place::unstage)?;
+            boxes.ask(BoxPaths::unstage)?;
             code
         }
     };
@@ -70,7 +70,7 @@ fn stage(boxes: &Boxes, before: &[Condition], all: &mut [Applied]) -> Result<u8,
     if all.iter().any(|it| !it.findings.is_empty()) {
         return Ok(exit::NOT_RUNNING);
     }
-    let checked = check::all(boxes, boxes.send(Place::stage)?);
+    let checked = check::all(boxes, boxes.send(BoxPaths::stage)?);
     let code = check::code(&checked);
     for (it, checked) in all.iter_mut().zip(checked) {
         it.file = checked.file;
@@ -121,7 +121,7 @@ fn commit_all(
     }
     if code == exit::OK {
         // A failure leaves only a spare file.
-        boxes.ask(Place::finish)?;
+        boxes.ask(BoxPaths::finish)?;
         all.iter_mut().for_each(|it| it.state = "applied");
         return Ok(exit::OK);
     }
@@ -132,7 +132,7 @@ fn commit_all(
 /// Files of boxes whose daemons will read them at their start.
 fn written(boxes: &Boxes, all: &mut [Applied]) -> Result<u8, crate::Failure> {
     let mut code = exit::OK;
-    for (it, answer) in all.iter_mut().zip(boxes.ask(Place::place)?) {
+    for (it, answer) in all.iter_mut().zip(boxes.ask(BoxPaths::place)?) {
         match failed(answer) {
             None => it.state = "written",
             Some((failure, found)) => {
@@ -168,7 +168,7 @@ fn committed(it: &mut Applied, answer: Result<Answer, NoAnswer>) -> u8 {
     let worst = costs.iter().find(|cost| reloaded.changes.iter().any(|it| it.cost == **cost));
     it.cost = worst.map_or("-", |cost| *cost).to_owned();
     if it.file == "differs" && reloaded.changes.is_empty() {
-        it.findings.push(Found {
+        it.findings.push(BoxFinding {
             level: "warning".into(),
             subject: "box".into(),
             cause: "its file is another one now, and its daemon saw no change".into(),
@@ -189,7 +189,7 @@ fn settle(
 ) -> Result<u8, crate::Failure> {
     loop {
         let now = conditions(boxes, LOOK_SECONDS)?;
-        let news: Vec<Vec<Found>> =
+        let news: Vec<Vec<BoxFinding>> =
             before.iter().zip(&now).map(|(old, new)| news(old, new)).collect();
         if news.iter().all(Vec::is_empty) {
             return Ok(exit::OK);
@@ -204,7 +204,7 @@ fn settle(
 }
 
 /// Errors of a box that it did not have before, by subject.
-fn news(before: &Condition, now: &Condition) -> Vec<Found> {
+fn news(before: &Condition, now: &Condition) -> Vec<BoxFinding> {
     let known: BTreeSet<&str> = before.errors().map(|found| found.subject.as_str()).collect();
     now.errors().filter(|found| !known.contains(found.subject.as_str())).cloned().collect()
 }

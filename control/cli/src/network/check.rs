@@ -1,7 +1,7 @@
 //! `check`: whether every box could run its file, without any change.
 
 use super::ssh::{Answer, NoAnswer};
-use super::status::{Found, finding, findings, refused};
+use super::status::{BoxFinding, finding, findings, refused};
 use super::{Boxes, Told, worse};
 use crate::table::{Align, table};
 use recoded_api::exit;
@@ -21,7 +21,7 @@ pub struct Checked {
     /// right; refused; no answer.
     pub check: &'static str,
     /// The findings.
-    pub findings: Vec<Found>,
+    pub findings: Vec<BoxFinding>,
 }
 
 impl Checked {
@@ -100,7 +100,7 @@ fn checked(node: &Node, answer: Result<Answer, NoAnswer>) -> Checked {
 
 /// Parses a line of `recoded --check` that reports a fault: `error: link west: cause: cure`, or,
 /// without a level, the reason why the file cannot be read.
-fn said(line: &str, failed: bool) -> Option<Found> {
+fn said(line: &str, failed: bool) -> Option<BoxFinding> {
     let line = line.trim();
     for level in ["error", "warning"] {
         let Some(rest) = line.strip_prefix(level).and_then(|rest| rest.strip_prefix(": ")) else {
@@ -109,7 +109,7 @@ fn said(line: &str, failed: bool) -> Option<Found> {
         let mut parts = rest.splitn(3, ": ");
         let (subject, cause, cure) = (parts.next()?, parts.next()?, parts.next().unwrap_or("-"));
         let [subject, cause, cure] = [subject, cause, cure].map(str::to_owned);
-        return Some(Found { level: level.into(), subject, cause, cure });
+        return Some(BoxFinding { level: level.into(), subject, cause, cure });
     }
     let is_summary = line.contains(": valid: ") || line.starts_with("this host ");
     let is_wrong = failed && !line.is_empty() && !is_summary;

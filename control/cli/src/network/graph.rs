@@ -71,13 +71,13 @@ struct Receiver {
 
 /// All paths, from the states of nodes in their order; `None` for a node that does not answer.
 pub fn graphs(network: &Network, states: &[Option<&State>]) -> Vec<Graph> {
-    let seen = Seen { network, states };
+    let seen = ObservedNetwork { network, states };
     network.paths.iter().map(|path| seen.graph(path)).collect()
 }
 
 /// The same with each return path after its path, if there is one.
 pub fn graphs_and_back(network: &Network, states: &[Option<&State>]) -> Vec<Graph> {
-    let seen = Seen { network, states };
+    let seen = ObservedNetwork { network, states };
     let both = network.paths.iter().flat_map(|path| {
         let mut ways = path.ways.clone();
         ways.iter_mut().for_each(|way| way.reverse());
@@ -88,12 +88,12 @@ pub fn graphs_and_back(network: &Network, states: &[Option<&State>]) -> Vec<Grap
     both.flatten().map(|path| seen.graph(&path)).collect()
 }
 
-struct Seen<'a> {
+struct ObservedNetwork<'a> {
     network: &'a Network,
     states: &'a [Option<&'a State>],
 }
 
-impl Seen<'_> {
+impl ObservedNetwork<'_> {
     fn name(&self, node: usize) -> String {
         self.network.nodes[node].name.clone()
     }

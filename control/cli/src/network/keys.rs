@@ -4,7 +4,7 @@
 //! visible. Keys fetched by every command would be those of any host that answers.
 
 use super::ssh::{Answer, NoAnswer};
-use super::status::{Found, finding, findings, refused};
+use super::status::{BoxFinding, finding, findings, refused};
 use super::{Boxes, NetworkFailure, Told, read, render, worse};
 use crate::table::{Align, table};
 use recoded_api::exit;
@@ -24,7 +24,7 @@ struct BoxKey {
     private: &'static str,
     /// same, new, differs; -.
     file: &'static str,
-    findings: Vec<Found>,
+    findings: Vec<BoxFinding>,
 }
 
 /// Queries every box, and writes new keys into `file` if requested.

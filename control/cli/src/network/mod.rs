@@ -28,7 +28,7 @@ use crate::part::Show;
 use options::Fleet;
 use recoded_api::exit;
 use recoded_network::{FILE_BYTES_MAX, KeepError, Network, NetworkErrors, Node};
-use script::Place;
+use script::BoxPaths;
 use ssh::{Answer, Job, NoAnswer, Ssh};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -128,15 +128,15 @@ impl Boxes {
         self.chosen.iter().map(|index| &self.network.nodes[*index])
     }
 
-    fn place(&self, node: &Node) -> Place {
+    fn place(&self, node: &Node) -> BoxPaths {
         // Concurrent users of a network must not share files.
-        Place::new(&self.network, node, std::process::id())
+        BoxPaths::new(&self.network, node, std::process::id())
     }
 
     /// Runs a script on every selected box.
     fn ask(
         &self,
-        script: impl Fn(&Place) -> String,
+        script: impl Fn(&BoxPaths) -> String,
     ) -> Result<Vec<Result<Answer, NoAnswer>>, NetworkFailure> {
         let jobs = self.nodes().map(|node| Job::new(node, script(&self.place(node)), ""));
         self.ssh.on_each(jobs.collect())
@@ -145,7 +145,7 @@ impl Boxes {
     /// The same with each box's file as input.
     fn send(
         &self,
-        script: impl Fn(&Place) -> String,
+        script: impl Fn(&BoxPaths) -> String,
     ) -> Result<Vec<Result<Answer, NoAnswer>>, NetworkFailure> {
         let files = self.network.files();
         let jobs = self.chosen.iter().map(|index| {

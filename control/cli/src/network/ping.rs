@@ -1,9 +1,9 @@
 //! `-f net.toml ping`: all paths of a network at once, each from the box where it begins.
 
 use super::ssh::{Job, NoAnswer};
-use super::status::{Found, finding, findings, refused, values};
+use super::status::{BoxFinding, finding, findings, refused, values};
 use super::{Boxes, NetworkFailure, Told, worse};
-use crate::ping::Options;
+use crate::ping::PingOptions;
 use crate::table::{Align, percent, table};
 use recoded_api::exit;
 use serde::Serialize;
@@ -23,14 +23,14 @@ struct Path {
     /// Output of `recodectl ping` on the box; null if there is none.
     ping: Option<Value>,
     /// Why there is none.
-    error: Option<Found>,
+    error: Option<BoxFinding>,
 }
 
 /// Sends echoes along every path that begins at a chosen box and leads back.
 ///
 /// # Errors
 /// A host is named, or the echoes would take longer than the time limit for boxes.
-pub fn run(boxes: &Boxes, options: &Options, json: bool) -> Result<Told, crate::Failure> {
+pub fn run(boxes: &Boxes, options: &PingOptions, json: bool) -> Result<Told, crate::Failure> {
     if options.names_host() {
         return Err(NetworkFailure::PingHost.into());
     }

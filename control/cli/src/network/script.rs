@@ -4,7 +4,7 @@ use recoded_network::{Auth, Network, Node};
 use std::path::PathBuf;
 
 /// Paths on a box, each quoted for its shell.
-pub struct Place {
+pub struct BoxPaths {
     config: String,
     folder: String,
     key: String,
@@ -20,15 +20,15 @@ fn quoted(text: &str) -> String {
     shlex::try_quote(text).unwrap_or_default().into_owned()
 }
 
-impl Place {
+impl BoxPaths {
     /// Paths on a node; `turn` distinguishes this run from others.
-    pub fn new(network: &Network, node: &Node, turn: u32) -> Place {
+    pub fn new(network: &Network, node: &Node, turn: u32) -> BoxPaths {
         let file = |end: &str| quoted(&format!("{}.{end}-{turn}", node.config));
         let folder = |path: &str| {
             let parent = PathBuf::from(path);
             quoted(&parent.parent().unwrap_or(&parent).to_string_lossy())
         };
-        Place {
+        BoxPaths {
             config: quoted(&node.config),
             folder: folder(&node.config),
             key: quoted(&node.private_key),
@@ -67,7 +67,7 @@ impl Place {
     }
 
     fn checks(&self, file: &str) -> String {
-        let Place { config, key, .. } = self;
+        let BoxPaths { config, key, .. } = self;
         let public = match self.has_key {
             true => format!("if [ -r {key} ]; then recodectl pubkey < {key}; else echo -; fi"),
             false => "echo -".to_owned(),
@@ -78,10 +78,10 @@ impl Place {
         )
     }
 
-    /// Stores the file on standard input next to the active one, checks it like [`Place::check`],
-    /// and removes it if it is invalid.
+    /// Stores the file on standard input next to the active one, checks it like
+    /// [`BoxPaths::check`], and removes it if it is invalid.
     pub fn stage(&self) -> String {
-        let Place { config, folder, staged, .. } = self;
+        let BoxPaths { config, folder, staged, .. } = self;
         format!(
             "mkdir -p {folder} || exit 1; if [ -e {config} ]; then cp -p {config} {staged} || exit \
              1; fi; cat > {staged} && sync {staged} || {{ rm -f {staged}; exit 1; }}; {{ {}; }}; \
@@ -90,7 +90,7 @@ impl Place {
         )
     }
 
-    /// Removes the file that [`Place::stage`] stored.
+    /// Removes the file that [`BoxPaths::stage`] stored.
     pub fn unstage(&self) -> String {
         format!("rm -f {}", self.staged)
     }
@@ -99,7 +99,7 @@ impl Place {
     /// seconds. After that the box restores the old file by itself, unless the new one was
     /// confirmed; the daemon rolls back its configuration in the same way.
     pub fn commit(&self, seconds: u64) -> String {
-        let Place { config, staged, before, .. } = self;
+        let BoxPaths { config, staged, before, .. } = self;
         format!(
             "cp -p {config} {before} && mv -f {staged} {config} || exit 1; nohup sh -c {} \
              </dev/null >/dev/null 2>&1 & {} reload --confirm {seconds}s; c=$?; [ $c -eq 0 ] || mv \
@@ -126,7 +126,7 @@ impl Place {
 
     /// Keeps the new file, and confirms the configuration if it waits for that.
     pub fn confirm(&self, waits: bool) -> String {
-        let Place { before, kept, .. } = self;
+        let BoxPaths { before, kept, .. } = self;
         let confirm = if waits { self.recodectl() + " confirm && " } else { String::new() };
         format!("[ -e {before} ] || exit 1; {confirm}mv -f {before} {kept}")
     }
@@ -139,7 +139,7 @@ impl Place {
     /// Restores the old file, and undoes the configuration if it changed. A daemon that has already
     /// rolled back is left alone: `undo` would apply the new configuration again.
     pub fn go_back(&self, changed: bool) -> String {
-        let Place { config, before, kept, .. } = self;
+        let BoxPaths { config, before, kept, .. } = self;
         let recodectl = self.recodectl();
         let undo = match changed {
             true => format!(

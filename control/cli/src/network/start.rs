@@ -1,7 +1,7 @@
 //! The first start of all boxes, after their files are installed.
 
 use super::applied::{Applied, PAUSE, failed};
-use super::script::Place;
+use super::script::BoxPaths;
 use super::status::{Condition, LOOK_SECONDS, conditions};
 use super::{Boxes, worse};
 use recoded_api::exit;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 pub fn all(boxes: &Boxes, seconds: u64, all: &mut [Applied]) -> Result<u8, crate::Failure> {
     let deadline = Instant::now() + Duration::from_secs(seconds);
     let mut code = exit::OK;
-    for (it, answer) in all.iter_mut().zip(boxes.ask(Place::start)?) {
+    for (it, answer) in all.iter_mut().zip(boxes.ask(BoxPaths::start)?) {
         match failed(answer) {
             None => it.state = "started",
             Some((failure, mut found)) => {

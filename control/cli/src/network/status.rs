@@ -20,7 +20,7 @@ pub const LOOK_SECONDS: u64 = 1;
 
 /// A finding of `doctor` on a box.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Found {
+pub struct BoxFinding {
     /// error or warning.
     pub level: String,
     /// Its subject.
@@ -47,7 +47,7 @@ pub struct Condition {
     /// Loss of the worst hop of any flow.
     pub worst_loss: Option<f64>,
     /// The findings.
-    pub findings: Vec<Found>,
+    pub findings: Vec<BoxFinding>,
     /// Its daemon's state.
     #[serde(skip)]
     pub shown: Option<State>,
@@ -55,7 +55,7 @@ pub struct Condition {
 
 impl Condition {
     /// Subjects of errors.
-    pub fn errors(&self) -> impl Iterator<Item = &Found> {
+    pub fn errors(&self) -> impl Iterator<Item = &BoxFinding> {
         self.findings.iter().filter(|found| found.level == "error")
     }
 
@@ -70,8 +70,8 @@ impl Condition {
 }
 
 /// An error of a box as a whole.
-pub fn finding(cause: String, cure: String) -> Found {
-    Found { level: "error".into(), subject: "box".into(), cause, cure }
+pub fn finding(cause: String, cure: String) -> BoxFinding {
+    BoxFinding { level: "error".into(), subject: "box".into(), cause, cure }
 }
 
 /// Queries every box.
@@ -116,7 +116,7 @@ fn condition(node: &str, host: &str, answer: Result<Answer, NoAnswer>) -> Condit
     condition.worst_loss = state.flows.iter().filter_map(worst_loss).reduce(f64::max);
     condition.shown = Some(state);
     let findings = values.next().map(|mut found| found["findings"].take());
-    match findings.and_then(|found| serde_json::from_value::<Vec<Found>>(found).ok()) {
+    match findings.and_then(|found| serde_json::from_value::<Vec<BoxFinding>>(found).ok()) {
         Some(findings) => condition.findings = findings,
         None => {
             let (cause, cure) = refused(&answer);
@@ -164,7 +164,7 @@ pub fn run(boxes: &Boxes, json: bool) -> Result<Told, crate::Failure> {
     }
     let paths = graphs(&boxes.network, &states);
     let text = match json {
-        true => crate::json::pretty(&Report { nodes: &conditions, paths: &paths })?,
+        true => crate::json::pretty(&StatusReport { nodes: &conditions, paths: &paths })?,
         false => summary(&conditions) + &paths.iter().map(Graph::text).collect::<String>(),
     };
     Ok(Told { code, text })
@@ -172,7 +172,7 @@ pub fn run(boxes: &Boxes, json: bool) -> Result<Told, crate::Failure> {
 
 /// `status` as JSON.
 #[derive(Serialize)]
-struct Report<'a> {
+struct StatusReport<'a> {
     nodes: &'a [Condition],
     paths: &'a [Graph],
 }
@@ -207,15 +207,15 @@ pub fn summary(conditions: &[Condition]) -> String {
 }
 
 /// Findings of a box, errors first.
-pub fn findings(node: &str, findings: &[Found]) -> String {
-    let mut ordered: Vec<&Found> = findings.iter().collect();
+pub fn findings(node: &str, findings: &[BoxFinding]) -> String {
+    let mut ordered: Vec<&BoxFinding> = findings.iter().collect();
     ordered.sort_by_key(|found| found.level != "error");
     let lines = ordered.into_iter().map(|found| {
         let label = if found.level == "error" { "FAIL" } else { "warn" };
         let subject =
             if found.subject == "box" { String::new() } else { format!("{}: ", found.subject) };
         let cure = if found.cure.is_empty() { "" } else { ": " };
-        let Found { cause, cure: words, .. } = found;
+        let BoxFinding { cause, cure: words, .. } = found;
         sentence(&format!("{label} {node}"), &format!("{subject}{cause}{cure}{words}"))
     });
     lines.collect()

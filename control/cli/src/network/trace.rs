@@ -3,7 +3,7 @@
 
 use super::graph::{Graph, Hop, graphs_and_back};
 use super::ssh::NoAnswer;
-use super::status::{Found, finding, findings, refused, values};
+use super::status::{BoxFinding, finding, findings, refused, values};
 use super::{Boxes, Told, worse};
 use crate::table::{Align, known, millis, percent, table};
 use crate::trace::UnknownFlow;
@@ -15,7 +15,7 @@ use Align::{Left, Right};
 
 /// The result, as serialised to JSON.
 #[derive(Serialize)]
-struct Report<'a> {
+struct TraceReport<'a> {
     paths: &'a [Graph],
     /// Boxes that did not answer.
     errors: Vec<Silent>,
@@ -24,7 +24,7 @@ struct Report<'a> {
 #[derive(Serialize)]
 struct Silent {
     node: String,
-    error: Found,
+    error: BoxFinding,
 }
 
 /// Queries all boxes for their states, and shows the paths of one flow, or all.
@@ -59,7 +59,7 @@ pub fn run(boxes: &Boxes, flow: Option<u32>, json: bool) -> Result<Told, crate::
     }
     let code = errors.iter().map(|_| exit::NOT_RUNNING).fold(exit::OK, worse);
     let text = match json {
-        true => crate::json::pretty(&Report { paths: &paths, errors })?,
+        true => crate::json::pretty(&TraceReport { paths: &paths, errors })?,
         false => {
             let blocks = paths.iter().map(block).collect::<Vec<_>>().join("\n");
             let silent = errors.iter();

@@ -46,7 +46,7 @@ pub struct Echoes {
 
 /// A received packet.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum EchoReply {
     /// The reply to the echo of this number.
     Answer(u64),
     /// An ICMP error, or Linux's equivalent.
@@ -124,7 +124,7 @@ impl Echoes {
     ///
     /// # Errors
     /// The socket fails.
-    pub fn receive(&mut self, patience: Duration) -> io::Result<Heard> {
+    pub fn receive(&mut self, patience: Duration) -> io::Result<EchoReply> {
         // Zero would block indefinitely.
         self.socket.set_read_timeout(Some(patience.max(Duration::from_micros(100))))?;
         match self.socket.recv(&mut self.incoming) {
@@ -133,19 +133,19 @@ impl Echoes {
                 let bytes = if self.is_v4 && self.is_raw { behind_ip(bytes) } else { Some(bytes) };
                 let kind = if self.is_v4 { ECHO_V4[1] } else { ECHO_V6[1] };
                 let number = bytes.and_then(|bytes| answered(kind, self.nonce, bytes));
-                Ok(number.map_or(Heard::Nothing, Heard::Answer))
+                Ok(number.map_or(EchoReply::Nothing, EchoReply::Answer))
             }
-            Err(error) if is_wait(&error) => Ok(Heard::Nothing),
+            Err(error) if is_wait(&error) => Ok(EchoReply::Nothing),
             Err(error) => self.said(&error).ok_or(error),
         }
     }
 
     /// Describes an ICMP error. Other entries of the error queue would take the place of replies.
-    fn said(&self, error: &io::Error) -> Option<Heard> {
+    fn said(&self, error: &io::Error) -> Option<EchoReply> {
         let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
         let mut bytes = [0; 64];
         while recv(self.socket.as_raw_fd(), &mut bytes, flags).is_ok() {}
-        refusal(error).map(Heard::Refused)
+        refusal(error).map(EchoReply::Refused)
     }
 }
 

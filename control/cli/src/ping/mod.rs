@@ -18,7 +18,7 @@ pub use show::text;
 use crate::Failure;
 use crate::trace::{Trace, of_tunnel};
 use clap::Args;
-use echo::{Echoes, Heard, PAYLOAD_BYTES_MAX, PAYLOAD_BYTES_MIN};
+use echo::{EchoReply, Echoes, PAYLOAD_BYTES_MAX, PAYLOAD_BYTES_MIN};
 use recoded_api::client::Client;
 use serde::Serialize;
 use session::{Figures, Session};
@@ -38,7 +38,7 @@ const LOOK: Duration = Duration::from_millis(200);
 
 /// Options of `ping`.
 #[derive(Args, Debug)]
-pub struct Options {
+pub struct PingOptions {
     /// The far end: its address in the tunnel, or any host; with -f omit it to ping every path
     #[arg(value_name = "HOST", value_parser = host)]
     host: Option<String>,
@@ -64,7 +64,7 @@ pub struct Options {
     interface: Option<String>,
 }
 
-impl Options {
+impl PingOptions {
     /// Whether it names one host rather than all paths of a network.
     pub fn names_host(&self) -> bool {
         self.host.is_some()
@@ -78,7 +78,7 @@ impl Options {
 
     /// The same options for another host, as shell words.
     pub fn words(&self) -> String {
-        let Options { count, interval, wait, bytes, .. } = self;
+        let PingOptions { count, interval, wait, bytes, .. } = self;
         let (interval, wait) = (interval.as_secs_f64(), wait.as_secs_f64());
         format!("-c {count} -i {interval} -W {wait} -s {bytes}")
     }
@@ -140,7 +140,7 @@ pub enum PingError {
 
 /// Result of the echoes, and the flows that they crossed.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct PingReport {
     /// As given, and its address.
     host: String,
     address: String,
@@ -160,7 +160,7 @@ pub struct Report {
     ways: Vec<Trace>,
 }
 
-impl Report {
+impl PingReport {
     /// Whether no reply arrived.
     pub fn is_dead(&self) -> bool {
         self.figures.answered == 0
@@ -171,7 +171,7 @@ impl Report {
 ///
 /// # Errors
 /// There is no such host, no route, or no socket for this user.
-pub fn report(options: &Options, socket: &Path, is_json: bool) -> Result<Report, Failure> {
+pub fn report(options: &PingOptions, socket: &Path, is_json: bool) -> Result<PingReport, Failure> {
     let host = options.host.as_deref().ok_or(Failure::Usage(HOST_RULE.to_owned()))?;
     let to = resolve(host)?;
     let mut echoes = Echoes::open(to, options.bytes).map_err(|error| opening(to, error))?;
@@ -187,7 +187,7 @@ pub fn report(options: &Options, socket: &Path, is_json: bool) -> Result<Report,
     let mut refusals = BTreeMap::new();
     run(options, &mut echoes, &mut session, &mut refusals, &mut reader)?;
     let (tunnel, not_known, ways) = crossed(socket, from);
-    Ok(Report {
+    Ok(PingReport {
         host: host.to_owned(),
         address: to.to_string(),
         from: from.to_string(),
@@ -203,7 +203,7 @@ pub fn report(options: &Options, socket: &Path, is_json: bool) -> Result<Report,
 
 /// Sends and receives until the fate of all echoes is known, or the reader stops.
 fn run(
-    options: &Options,
+    options: &PingOptions,
     echoes: &mut Echoes,
     session: &mut Session,
     refusals: &mut BTreeMap<String, u64>,
@@ -233,14 +233,14 @@ fn run(
         let next = if is_done { Duration::MAX } else { due };
         let next = session.deadline().map_or(next, |deadline| deadline.min(next));
         match echoes.receive(next.saturating_sub(began.elapsed()).min(LOOK))? {
-            Heard::Answer(number) => {
+            EchoReply::Answer(number) => {
                 let answer = session.answer(number, began.elapsed());
                 if let Some(line) = show::answer(number, answer) {
                     reader.tell(&line)?;
                 }
             }
-            Heard::Refused(said) => *refusals.entry(said).or_default() += 1,
-            Heard::Nothing => {}
+            EchoReply::Refused(said) => *refusals.entry(said).or_default() += 1,
+            EchoReply::Nothing => {}
         }
     }
 }

@@ -1,13 +1,13 @@
 //! Output of the echoes.
 
 use super::session::{Answer, Figures};
-use super::{Options, Report};
+use super::{PingOptions, PingReport};
 use crate::table::{clean, count, percent, sentence, wrapped};
 use crate::trace;
 
 /// The first line, printed before anything is sent.
-pub fn head(options: &Options, host: &str, address: &str, from: &str) -> String {
-    let Options { bytes, interval, .. } = options;
+pub fn head(options: &PingOptions, host: &str, address: &str, from: &str) -> String {
+    let PingOptions { bytes, interval, .. } = options;
     let host = clean(host);
     let name = if host == address { host } else { format!("{host} ({address})") };
     format!("ping {name} from {from}: {bytes} bytes every {} s", interval.as_secs_f64())
@@ -25,13 +25,13 @@ pub fn answer(number: u64, answer: Answer) -> Option<String> {
 }
 
 /// An echo without a reply in time.
-pub fn lost(number: u64, options: &Options) -> String {
+pub fn lost(number: u64, options: &PingOptions) -> String {
     format!("{number:>6}  no answer within {} s", options.wait.as_secs_f64())
 }
 
 /// The summary.
-pub fn text(report: &Report) -> String {
-    let Report { figures, address, .. } = report;
+pub fn text(report: &PingReport) -> String {
+    let PingReport { figures, address, .. } = report;
     let Figures { sent, answered, lost, .. } = figures;
     let loss = figures.loss.map_or(String::new(), |loss| format!(" ({})", percent(loss)));
     let mut text = format!(
@@ -69,7 +69,7 @@ pub fn text(report: &Report) -> String {
     text + &ways(report)
 }
 
-fn cure(report: &Report) -> &'static str {
+fn cure(report: &PingReport) -> &'static str {
     match (&report.tunnel, report.figures.late) {
         (_, 1..) => "answers arrive late: wait longer (-W), or find the link whose queue is full",
         (Some(_), 0) => {
@@ -84,7 +84,7 @@ fn cure(report: &Report) -> &'static str {
 }
 
 /// The hops of the flows that carry the echoes.
-fn ways(report: &Report) -> String {
+fn ways(report: &PingReport) -> String {
     if let Some(why) = &report.not_known {
         return sentence("hops", why);
     }

@@ -2,12 +2,12 @@ use super::*;
 use crate::fixed::{self, assert_golden};
 use session::RoundTrips;
 
-fn options(words: &[&str]) -> Options {
+fn options(words: &[&str]) -> PingOptions {
     use clap::Parser;
     #[derive(Parser)]
     struct Line {
         #[command(flatten)]
-        options: Options,
+        options: PingOptions,
     }
     Line::parse_from([&["ping"], words].concat()).options
 }
@@ -26,9 +26,9 @@ fn figures() -> Figures {
     }
 }
 
-fn report(tunnel: Option<&str>) -> Report {
+fn report(tunnel: Option<&str>) -> PingReport {
     let state = fixed::state();
-    Report {
+    PingReport {
         host: "far".into(),
         address: "10.99.0.2".into(),
         from: "10.99.0.1".into(),
@@ -46,7 +46,7 @@ fn report(tunnel: Option<&str>) -> Report {
 fn reports_are_golden_and_fit_100_columns() {
     let through = report(Some("rec0"));
     assert!(!through.ways.is_empty(), "the fixed state has flows of this tunnel");
-    let dead = Report {
+    let dead = PingReport {
         figures: Figures {
             sent: 4,
             lost: 4,
@@ -57,7 +57,7 @@ fn reports_are_golden_and_fit_100_columns() {
         refusals: BTreeMap::new(),
         ..report(None)
     };
-    let alone = Report { not_known: Some("no daemon answers".into()), ..report(None) };
+    let alone = PingReport { not_known: Some("no daemon answers".into()), ..report(None) };
     let options = options(&["far", "-s", "100", "-i", "0.5"]);
     let shown = [
         show::head(&options, "far", "10.99.0.2", "10.99.0.1"),

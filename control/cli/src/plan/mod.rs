@@ -28,7 +28,7 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Options of `plan`.
 #[derive(Args)]
-pub struct Options {
+pub struct PlanOptions {
     /// The far end, where `recodectl plan --listen` runs
     #[arg(value_name = "HOST[:PORT]", required_unless_present_any = ["listen", "hops", "ways"])]
     host: Option<String>,
@@ -117,9 +117,9 @@ pub enum PlanError {
 /// Output of `plan`.
 #[derive(Serialize)]
 #[serde(untagged)]
-pub enum Report {
+pub enum PlanReport {
     /// A path was measured, or several hops were joined.
-    Plan(Box<Plan>),
+    Plan(Box<PathForecast>),
     /// Several ways were compared.
     Ways(Box<ways::Network>),
     /// Other hosts measured against this listener.
@@ -128,7 +128,7 @@ pub enum Report {
 
 /// Measurements, and the forecast from them.
 #[derive(Serialize)]
-pub struct Plan {
+pub struct PathForecast {
     /// A single hop.
     #[serde(skip_serializing_if = "Option::is_none")]
     measured: Option<Measured>,
@@ -139,7 +139,7 @@ pub struct Plan {
     forecasts: Vec<Forecast>,
 }
 
-impl Plan {
+impl PathForecast {
     fn all(&self) -> &[Measured] {
         self.measured.as_ref().map_or(&self.hops, std::slice::from_ref)
     }
@@ -149,12 +149,12 @@ impl Plan {
 ///
 /// # Errors
 /// No listener answers, a file is invalid, or the address is unavailable.
-pub fn report(options: &Options) -> Result<Report, PlanError> {
+pub fn report(options: &PlanOptions) -> Result<PlanReport, PlanError> {
     if let Some(local) = options.listen {
-        return listen(local, options).map(Report::Served);
+        return listen(local, options).map(PlanReport::Served);
     }
     if !options.ways.is_empty() {
-        return ways::compare(&options.ways).map(|network| Report::Ways(Box::new(network)));
+        return ways::compare(&options.ways).map(|network| PlanReport::Ways(Box::new(network)));
     }
     if !options.hops.is_empty() {
         if options.hops.len() > HOPS_MAX {
@@ -163,19 +163,25 @@ pub fn report(options: &Options) -> Result<Report, PlanError> {
         let hops = options.hops.iter().map(|path| read(path));
         let hops = hops.collect::<Result<Vec<Measured>, PlanError>>()?;
         let forecasts = forecasts(&hops);
-        return Ok(Report::Plan(Box::new(Plan { measured: None, hops, forecasts })));
+        return Ok(PlanReport::Plan(Box::new(PathForecast { measured: None, hops, forecasts })));
     }
     let host = options.host.as_deref().unwrap_or_default();
     let is_seen = io::stderr().is_terminal();
-    let asked =
-        measure::Options { seconds: options.seconds as f64, rate_max_mbit: options.rate_max };
+    let asked = measure::MeasurementOptions {
+        seconds: options.seconds as f64,
+        rate_max_mbit: options.rate_max,
+    };
     let measured = measure(host, &asked, |what| {
         if is_seen {
             eprintln!("measuring: {what}");
         }
     })?;
     let forecasts = forecasts(std::slice::from_ref(&measured));
-    Ok(Report::Plan(Box::new(Plan { measured: Some(measured), hops: Vec::new(), forecasts })))
+    Ok(PlanReport::Plan(Box::new(PathForecast {
+        measured: Some(measured),
+        hops: Vec::new(),
+        forecasts,
+    })))
 }
 
 fn forecasts(hops: &[Measured]) -> Vec<Forecast> {
@@ -186,7 +192,7 @@ fn forecasts(hops: &[Measured]) -> Vec<Forecast> {
     there.into_iter().chain(Forecast::new(Direction::Back, &back)).collect()
 }
 
-fn listen(local: SocketAddr, options: &Options) -> Result<Served, PlanError> {
+fn listen(local: SocketAddr, options: &PlanOptions) -> Result<Served, PlanError> {
     let length = Duration::from_secs(options.length);
     let limits = Limits { rate_max_mbit: options.rate_max, length };
     let v4 = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), local.port());

@@ -2,25 +2,25 @@
 //! fits 80 columns.
 
 use super::figures::{COLUMNS, decimals, least, percent};
-use super::{Plan, Report};
+use super::{PathForecast, PlanReport};
 use crate::table::{Align, clean, paragraph, table};
 use recoded_plan::forecast::{Contender, Forecast, Verdict};
-use recoded_plan::measured::{Measured, Way};
+use recoded_plan::measured::{Measured, OneWayMeasurement};
 use std::fmt::Write;
 
 /// Formats a report.
-pub fn text(report: &Report) -> String {
+pub fn text(report: &PlanReport) -> String {
     match report {
-        Report::Plan(plan) => plan_text(plan),
-        Report::Ways(network) => super::ways::text(network),
-        Report::Served(served) => format!(
+        PlanReport::Plan(plan) => plan_text(plan),
+        PlanReport::Ways(network) => super::ways::text(network),
+        PlanReport::Served(served) => format!(
             "time is up; sessions {}, refused {}, packets ignored {}\n",
             served.sessions, served.refused, served.ignored
         ),
     }
 }
 
-fn plan_text(plan: &Plan) -> String {
+fn plan_text(plan: &PathForecast) -> String {
     let mut text = String::new();
     for measured in plan.all() {
         text += &hop(measured);
@@ -52,7 +52,9 @@ fn hop(measured: &Measured) -> String {
         "round trip {:.2} ms, median {:.2}, p99 {:.2}\n",
         round_trip.min_ms, round_trip.median_ms, round_trip.p99_ms
     );
-    let row = |name: &str, of: &dyn Fn(&Way) -> String| [name.to_owned(), of(there), of(back)];
+    let row = |name: &str, of: &dyn Fn(&OneWayMeasurement) -> String| {
+        [name.to_owned(), of(there), of(back)]
+    };
     let head = [("", Align::Left), ("there", Align::Right), ("back", Align::Right)];
     text += &table(
         head,
@@ -74,7 +76,7 @@ fn hop(measured: &Measured) -> String {
 }
 
 /// Without losses, the bound on undetected loss: three over the number of packets.
-fn spread(way: &Way) -> f64 {
+fn spread(way: &OneWayMeasurement) -> f64 {
     if way.lost == 0 { 3.0 / way.packets.max(1) as f64 } else { way.loss_deviation }
 }
 
@@ -154,7 +156,7 @@ fn verdict(forecast: &Forecast) -> String {
 }
 
 /// Configuration snippet for the near end.
-fn snippet(plan: &Plan) -> String {
+fn snippet(plan: &PathForecast) -> String {
     let Some((first, code)) = plan.all().first().zip(plan.forecasts.first()) else {
         return String::new();
     };

@@ -3,7 +3,7 @@
 use super::figures::{COLUMNS, decimals, least, percent};
 use super::{HOPS_MAX, PlanError, read};
 use crate::table::{Align, clean, paragraph, table};
-use recoded_plan::advice::{Advice, Choice, Shape, Way, Why};
+use recoded_plan::advice::{Advice, Choice, NetworkKind, Way, Why};
 use recoded_plan::measured::Measured;
 use serde::Serialize;
 use std::path::Path;
@@ -135,7 +135,7 @@ fn reason(advice: &Advice) -> String {
     let mbit = |shape| advice.find(shape).map_or(0.0, |choice| choice.mbit);
     let single = advice.choices[0].mbit;
     let [ours, left, sum, alone] =
-        [best.mbit, best.left_mbit, mbit(Shape::Sum), single].map(decimals);
+        [best.mbit, best.left_mbit, mbit(NetworkKind::Sum), single].map(decimals);
     match advice.why {
         Why::OneWay => format!(
             "build {name}: there is only one way. `recodectl plan --hops` with the same files \
@@ -163,8 +163,8 @@ fn reason(advice: &Advice) -> String {
             "build a {name} for what all receivers are to get: each gets {ours} Mbit/s and the \
              source sends {:.2} packets for each that enters; with a flow to each {} and {:.2}",
             best.packets,
-            decimals(mbit(Shape::Apart)),
-            advice.find(Shape::Apart).map_or(0.0, |choice| choice.packets)
+            decimals(mbit(NetworkKind::Apart)),
+            advice.find(NetworkKind::Apart).map_or(0.0, |choice| choice.packets)
         ),
         Why::NothingShared => format!(
             "build {name}: no link leads to several receivers, so a tree saves nothing, and each \
@@ -175,7 +175,7 @@ fn reason(advice: &Advice) -> String {
 
 /// Conditions under which copies on all ways are better.
 fn copies(advice: &Advice) -> String {
-    let Some(every) = advice.find(Shape::Every) else { return String::new() };
+    let Some(every) = advice.find(NetworkKind::Every) else { return String::new() };
     format!(
         "For calls and games of at most {} Mbit/s `spread = \"every\"` loses nothing when a link is \
          cut and takes {} ms, for {:.2} packets each",
@@ -187,14 +187,16 @@ fn copies(advice: &Advice) -> String {
 
 fn how(best: &Choice) -> String {
     match (best.shape, best.shape.spread()) {
-        (Shape::Tree, _) => "In net.toml: one [[path]] whose `ways` lead to all receivers.".into(),
-        (Shape::Apart, _) => "In net.toml: a [[path]] for each receiver.".into(),
+        (NetworkKind::Tree, _) => {
+            "In net.toml: one [[path]] whose `ways` lead to all receivers.".into()
+        }
+        (NetworkKind::Apart, _) => "In net.toml: a [[path]] for each receiver.".into(),
         (_, Some(spread)) => format!(
             "In net.toml: one [[path]] whose `ways` all lead to the far end, and spread = \
              \"{spread}\"; the first way is number {}.",
             best.ways[0] + 1
         ),
-        (Shape::Line, _) => "In net.toml: a [[path]] with `via`.".into(),
+        (NetworkKind::Line, _) => "In net.toml: a [[path]] with `via`.".into(),
         _ => "In net.toml: a [[path]] with `from` and `to`.".into(),
     }
 }

@@ -13,7 +13,7 @@ const SAMPLES_MAX: usize = 120;
 const EVENTS_MAX: usize = 256;
 
 /// Result of a poll.
-pub enum Seen {
+pub enum PollResult {
     /// The state, and new events if the daemon supports them.
     State(Box<State>, Option<Vec<Event>>),
     /// Why there is none.
@@ -98,10 +98,10 @@ pub struct App {
 
 impl App {
     /// Adds the result of a poll.
-    pub fn see(&mut self, seen: Seen) {
+    pub fn see(&mut self, seen: PollResult) {
         let (state, events) = match seen {
-            Seen::State(state, events) => (state, events),
-            Seen::Nothing(trouble) => {
+            PollResult::State(state, events) => (state, events),
+            PollResult::Nothing(trouble) => {
                 // The displayed state stays, marked as old.
                 self.trouble = Some(trouble);
                 return;

@@ -1,8 +1,8 @@
 //! `recodectl top`: flows, their next hops and changes, once a second.
 //!
 //! ```text
-//!  poller thread: Feed, once a second -- Seen --> loop: App -> view -> terminal
-//!                                     keys ------^
+//!  poller thread: Feed, once a second -- PollResult --> loop: App -> view -> terminal
+//!                                           keys ------^
 //! ```
 //!
 //! A thread queries the daemon, so keys work while it does not answer. The screen is drawn after a
@@ -13,7 +13,7 @@ mod app;
 mod view;
 
 use crate::feed::Feed;
-use app::{App, Seen};
+use app::{App, PollResult};
 use jiff::Zoned;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
@@ -76,12 +76,12 @@ pub fn run(socket: &Path, is_json: bool) -> Result<(), TopError> {
 }
 
 /// Polls until the receiver is gone.
-fn poll(feed: &mut Feed, seeing: &SyncSender<Seen>) {
+fn poll(feed: &mut Feed, seeing: &SyncSender<PollResult>) {
     loop {
         let seen = match feed.state() {
             // An older daemon has no events; its state is shown all the same.
-            Ok(state) => Seen::State(Box::new(state), feed.events().map(|it| it.events).ok()),
-            Err(error) => Seen::Nothing(error.to_string()),
+            Ok(state) => PollResult::State(Box::new(state), feed.events().map(|it| it.events).ok()),
+            Err(error) => PollResult::Nothing(error.to_string()),
         };
         if seeing.send(seen).is_err() {
             return;
@@ -92,7 +92,7 @@ fn poll(feed: &mut Feed, seeing: &SyncSender<Seen>) {
 
 fn until_quit(
     terminal: &mut DefaultTerminal,
-    seen: &Receiver<Seen>,
+    seen: &Receiver<PollResult>,
     is_asked_to_end: &AtomicBool,
 ) -> Result<(), TopError> {
     let mut app = App::default();

@@ -2,7 +2,7 @@
 //!
 //! Golden files are in `tests/golden`; `RECODED_BLESS=1 cargo test -p recodectl` rewrites them.
 
-use super::app::{App, Seen, Sort};
+use super::app::{App, PollResult, Sort};
 use super::view::draw;
 use crate::fixed;
 use jiff::tz::TimeZone;
@@ -25,9 +25,9 @@ fn app() -> App {
         for flow in state.flows.iter_mut().filter(|flow| flow.goodput_mbit.is_some()) {
             flow.goodput_mbit = Some(f64::from(second % 20) * 3.4);
         }
-        app.see(Seen::State(Box::new(state), None));
+        app.see(PollResult::State(Box::new(state), None));
     }
-    app.see(Seen::State(Box::new(fixed::state()), Some(fixed::events().events)));
+    app.see(PollResult::State(Box::new(fixed::state()), Some(fixed::events().events)));
     app
 }
 
@@ -70,15 +70,15 @@ fn screens_of_80_by_24_are_golden() {
 #[test]
 fn daemon_that_goes_away_is_said_and_what_was_stays() {
     let mut app = App::default();
-    app.see(Seen::Nothing("no daemon answers at /run/x".into()));
+    app.see(PollResult::Nothing("no daemon answers at /run/x".into()));
     let shown = screen(&mut app, SMALL);
     assert!(shown.contains("NO ANSWER: no daemon answers at /run/x"), "{shown}");
     let mut app = self::app();
-    app.see(Seen::Nothing("no daemon answers at /run/x".into()));
+    app.see(PollResult::Nothing("no daemon answers at /run/x".into()));
     let shown = screen(&mut app, SMALL);
     assert!(shown.contains("NO ANSWER; last state below"), "{shown}");
     assert!(shown.contains("4294967295") || shown.contains("61.2"), "{shown}");
-    app.see(Seen::State(Box::new(fixed::state()), None));
+    app.see(PollResult::State(Box::new(fixed::state()), None));
     assert!(!screen(&mut app, SMALL).contains("NO ANSWER"));
 }
 
@@ -103,10 +103,10 @@ fn keys_choose_sort_pause_drill_help_and_quit() {
     app.press(key(KeyCode::Char('p')));
     let mut other = fixed::state();
     other.flows.truncate(1);
-    app.see(Seen::State(Box::new(other.clone()), None));
+    app.see(PollResult::State(Box::new(other.clone()), None));
     assert_eq!(app.flows().len(), 5, "paused");
     app.press(key(KeyCode::Char('p')));
-    app.see(Seen::State(Box::new(other), None));
+    app.see(PollResult::State(Box::new(other), None));
     assert_eq!(app.flows().len(), 1);
 
     app.press(key(KeyCode::Enter));
@@ -128,7 +128,7 @@ fn flow_that_is_gone_is_no_longer_chosen_and_none_is_no_panic() {
     let mut app = app();
     app.press(key(KeyCode::End));
     app.press(key(KeyCode::Enter));
-    app.see(Seen::State(Box::new(State { flows: vec![], ..fixed::state() }), None));
+    app.see(PollResult::State(Box::new(State { flows: vec![], ..fixed::state() }), None));
     assert!(app.chosen.is_none() && !app.is_drilled);
     let all = [KeyCode::Up, KeyCode::Down, KeyCode::Enter, KeyCode::End, KeyCode::Home];
     for code in all {
@@ -154,7 +154,7 @@ fn strange_states_and_sizes_are_drawn_without_a_panic() {
     state.flows.extend((0..200).map(|id| Flow { id: 100 + id, ..odd.clone() }));
     let mut app = App { zone: Some(TimeZone::UTC), ..App::default() };
     for _ in 0..3 {
-        app.see(Seen::State(Box::new(state.clone()), Some(fixed::events().events)));
+        app.see(PollResult::State(Box::new(state.clone()), Some(fixed::events().events)));
     }
     for (width, height) in [(1, 1), (40, 10), (41, 11), (80, 24), (300, 100), (80, 3)] {
         for code in [KeyCode::End, KeyCode::Enter, KeyCode::Char('?'), KeyCode::Char('?')] {

@@ -33,7 +33,7 @@ const LABEL_BYTES_MAX: usize = 63;
 pub struct Names {
     /// Resolver result for each host name.
     #[serde(flatten)]
-    pub(super) hosts: BTreeMap<String, Found>,
+    pub(super) hosts: BTreeMap<String, Resolution>,
     /// Whether links whose `local` and neighbours are not written as addresses use IPv4, by
     /// interface. The serialised key is not a valid host name.
     #[serde(default, rename = "have IPv4", skip_serializing_if = "BTreeMap::is_empty")]
@@ -43,7 +43,7 @@ pub struct Names {
 /// Resolver result for a host name.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct Found {
+pub(super) struct Resolution {
     /// Unicast addresses, the preferred one first.
     pub(super) addresses: Vec<IpAddr>,
     /// Why there are none.
@@ -81,9 +81,9 @@ impl Names {
             all.hosts.extend(found.hosts);
         }
         for name in names {
-            all.hosts.entry(name).or_insert_with(|| Found {
+            all.hosts.entry(name).or_insert_with(|| Resolution {
                 trouble: format!("nothing within {} s", patience.as_secs()),
-                ..Found::default()
+                ..Resolution::default()
             });
         }
         all
@@ -96,18 +96,18 @@ impl Names {
         let names: BTreeSet<&str> = names.into_iter().collect();
         let names: Vec<&str> = names.into_iter().collect();
         let look = |name: &str| match resolver(name) {
-            Err(error) => Found { trouble: error.to_string(), ..Found::default() },
+            Err(error) => Resolution { trouble: error.to_string(), ..Resolution::default() },
             Ok(mut addresses) => {
                 addresses.retain(|address| is_unicast(*address));
                 let mut seen = BTreeSet::new();
                 addresses.retain(|address| seen.insert(*address));
                 let trouble = if addresses.is_empty() { "it has no address" } else { "" };
-                Found { addresses, trouble: trouble.to_owned() }
+                Resolution { addresses, trouble: trouble.to_owned() }
             }
         };
         let mut found = BTreeMap::new();
         for some in names.chunks(ASKED_AT_ONCE) {
-            let answers: Vec<Found> = std::thread::scope(|scope| {
+            let answers: Vec<Resolution> = std::thread::scope(|scope| {
                 let threads: Vec<_> = some.iter().map(|name| scope.spawn(|| look(name))).collect();
                 threads.into_iter().map(|it| it.join().unwrap_or_default()).collect()
             });
@@ -196,7 +196,7 @@ impl Document {
         for sections in [&mut self.neighbours, &mut self.flows] {
             for place in sections.iter_mut().flat_map(places) {
                 let Some(name) = place.name().map(str::to_owned) else { continue };
-                let Place { link, value, .. } = place;
+                let AddressEntry { link, value, .. } = place;
                 let known = named.iter().find(|it| it.link == link && it.name == name);
                 if let Some(known) = known {
                     *value = Value::String(known.address.to_string());
@@ -240,13 +240,13 @@ pub fn written(named: &[Named], link: &str, address: IpAddr) -> String {
 }
 
 /// Position of a neighbour's address in a file.
-pub(super) struct Place<'a> {
+pub(super) struct AddressEntry<'a> {
     /// Name of the link.
     pub(super) link: String,
     pub(super) value: &'a mut Value,
 }
 
-impl Place<'_> {
+impl AddressEntry<'_> {
     /// The host name at this position, if there is one.
     fn name(&self) -> Option<&str> {
         self.value.as_str().filter(|text| is_host_name(text))
@@ -254,13 +254,13 @@ impl Place<'_> {
 }
 
 /// Every address of a neighbour in a section.
-pub(super) fn places(section: &mut Section) -> Vec<Place<'_>> {
+pub(super) fn places(section: &mut Section) -> Vec<AddressEntry<'_>> {
     let link = name_of(section.get("link").map(|entry| &entry.value));
     let mut places = Vec::new();
     for entry in &mut section.entries {
         match (section.kind, entry.key.as_str()) {
             ("neighbour", "address") => {
-                places.push(Place { link: link.clone(), value: &mut entry.value });
+                places.push(AddressEntry { link: link.clone(), value: &mut entry.value });
                 continue;
             }
             ("flow", "next_hops" | "upstream") => {}
@@ -275,11 +275,11 @@ pub(super) fn places(section: &mut Section) -> Vec<Place<'_>> {
 }
 
 /// The address in one `{ link, address }`.
-fn in_table(value: &mut Value) -> Option<Place<'_>> {
+fn in_table(value: &mut Value) -> Option<AddressEntry<'_>> {
     let Value::Table(table) = value else { return None };
     let link = name_of(table.get("link"));
     let value = table.get_mut("address")?;
-    Some(Place { link, value })
+    Some(AddressEntry { link, value })
 }
 
 fn name_of(link: Option<&Value>) -> String {

@@ -28,11 +28,11 @@ const FLUSH: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Log {
     began_ms: u64,
-    state: Mutex<State>,
+    state: Mutex<EventStore>,
 }
 
 #[derive(Debug)]
-struct State {
+struct EventStore {
     number: u64,
     kept: VecDeque<Event>,
     routine: VecDeque<Event>,
@@ -47,7 +47,7 @@ struct State {
 impl Default for Log {
     fn default() -> Log {
         let now = Instant::now();
-        let state = State {
+        let state = EventStore {
             number: 0,
             kept: VecDeque::new(),
             routine: VecDeque::new(),
@@ -107,12 +107,12 @@ impl Log {
         Events { events, newest: state.number, began_ms: self.began_ms }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, EventStore> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl EventStore {
     /// Takes an event in; returns the one to log.
     fn take(&mut self, happened: Happened, at_ms: u64, now: Instant) -> Option<Event> {
         let happened = happened.cleaned();
@@ -204,7 +204,7 @@ mod tests {
 
     const MINUTE: Duration = Duration::from_secs(60);
 
-    fn state() -> State {
+    fn state() -> EventStore {
         Log::default().state.into_inner().unwrap()
     }
 

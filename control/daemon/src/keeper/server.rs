@@ -34,7 +34,7 @@ pub struct Keeper {
     path: PathBuf,
     /// Its name in messages.
     file: String,
-    state: Mutex<State>,
+    state: Mutex<KeeperState>,
     /// Locked during disk I/O, so never while a process is watched.
     history: Mutex<History>,
     /// Events of this process and of dataplane processes.
@@ -44,7 +44,7 @@ pub struct Keeper {
 }
 
 #[derive(Debug)]
-struct State {
+struct KeeperState {
     /// The configuration for the next process.
     in_force: String,
     /// The file as read when it was last applied, or as last written by this process.
@@ -74,7 +74,7 @@ struct Pending {
     reverting: Option<Instant>,
 }
 
-impl State {
+impl KeeperState {
     fn lasting(&self) -> &str {
         self.pending.as_ref().map_or(&self.in_force, |pending| &pending.before)
     }
@@ -109,7 +109,7 @@ impl Keeper {
     /// Keeps a file with the text `loaded`, for a daemon that starts with `in_force`; `directory`
     /// holds the history.
     pub fn new(path: &Path, loaded: &str, in_force: &str, directory: Option<PathBuf>) -> Keeper {
-        let state = State {
+        let state = KeeperState {
             in_force: in_force.to_owned(),
             loaded: loaded.to_owned(),
             coming: None,
@@ -242,7 +242,7 @@ impl Keeper {
         true
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, KeeperState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

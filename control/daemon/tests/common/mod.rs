@@ -4,10 +4,10 @@
 use recoded::config::{Config, EngineChoice};
 use recoded::control::bounded::serve;
 use recoded::control::socket::claim;
+use recoded::control_service::ControlService;
 use recoded::dataplane::{Dataplane, Observation, Refused};
 use recoded::events;
 use recoded::keeper::{self, Keeper};
-use recoded::kept::Kept;
 use recoded::live::Live;
 use recoded_api::client::Client;
 use recoded_api::service::Service;
@@ -202,7 +202,7 @@ impl Served {
             let live = Live::new(document, mtus, config, Rc::new(behind));
             let view = Rc::new(RefCell::new(live.view()));
             let (keeper, events) = (keeper::Client::new(asking), events::Client::new(told));
-            let kept = Kept::new(live, keeper, events, Rc::default(), view);
+            let kept = ControlService::new(live, keeper, events, Rc::default(), view);
             ready.send(()).expect("the test waits");
             runtime.block_on(async {
                 tokio::select! {

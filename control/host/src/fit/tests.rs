@@ -2,7 +2,7 @@ use super::*;
 use crate::firewall::{iptables, nft};
 use crate::{Address, Face, Holder, ReturnPath, Surroundings, Tracking};
 
-fn plan() -> Plan {
+fn plan() -> HostPlan {
     let link = |name: &str, interface: &str, third| Link {
         name: name.into(),
         interface: interface.into(),
@@ -10,7 +10,7 @@ fn plan() -> Plan {
         neighbours: vec![[192, 0, 2, 1].into()],
         sockets: Sockets::Udp,
     };
-    Plan {
+    HostPlan {
         links: vec![link("dsl", "eth0", 1), link("lte", "eth1", 2)],
         networks: vec![Network {
             tunnel: "rec0".into(),
@@ -19,7 +19,7 @@ fn plan() -> Plan {
         }],
         port: Some(9426),
         is_running: true,
-        ..Plan::default()
+        ..HostPlan::default()
     }
 }
 
@@ -33,7 +33,7 @@ fn facts() -> Facts {
     }
 }
 
-fn found(plan: &Plan, surroundings: Surroundings) -> Vec<Finding> {
+fn found(plan: &HostPlan, surroundings: Surroundings) -> Vec<Finding> {
     let mut findings = Vec::new();
     judge(plan, &Facts { surroundings, ..facts() }, &mut findings);
     findings
@@ -116,8 +116,8 @@ fn port_of_another_program_is_found_with_its_name() {
         holders: vec![Holder { link: "dsl".into(), address: [0, 0, 0, 0].into(), process }],
         ..Surroundings::default()
     };
-    let stopped = Plan { is_running: false, ..plan() };
-    let text = |plan: &Plan, process| text(&found(plan, holder(process)));
+    let stopped = HostPlan { is_running: false, ..plan() };
+    let text = |plan: &HostPlan, process| text(&found(plan, holder(process)));
     let openvpn = || Some(("openvpn".to_owned(), 77));
     for plan in [plan(), stopped.clone()] {
         let named = text(&plan, openvpn());
@@ -135,7 +135,7 @@ fn port_of_another_program_is_found_with_its_name() {
 fn network_of_a_tunnel_that_holds_a_link_or_a_neighbour_is_found() {
     let with = |address: [u8; 4], prefix| {
         let networks = vec![Network { tunnel: "rec0".into(), address: address.into(), prefix }];
-        text(&found(&Plan { networks, ..plan() }, Surroundings::default()))
+        text(&found(&HostPlan { networks, ..plan() }, Surroundings::default()))
     };
     let inside = with([10, 0, 1, 77], 28);
     assert!(inside.contains("10.0.1.77/28 overlaps with 10.0.1.2/24 of eth0"), "{inside}");

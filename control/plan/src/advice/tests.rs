@@ -5,7 +5,8 @@ use crate::measured::{RoundTrip, Sums};
 
 /// A link of `rate_mbit` Mbit/s with this loss rate, and a round trip of `trip_ms` milliseconds.
 fn link(rate_mbit: f64, loss: f64, trip_ms: f64) -> Measured {
-    let way = crate::measured::Way { rate_mbit, loss, mtu: 1500, ..Sums::default().way() };
+    let way =
+        crate::measured::OneWayMeasurement { rate_mbit, loss, mtu: 1500, ..Sums::default().way() };
     Measured {
         from: "192.0.2.1".into(),
         interface: None,
@@ -38,22 +39,26 @@ fn two_uplinks_that_add_up_are_summed() {
     let links = [link(100.0, 0.1, 40.0), link(50.0, 0.02, 120.0)];
     let advice = advice(&links, &[("far", &[1]), ("far", &[0])]);
     let (sum, [one, other]) = (advice.best(), [0, 1].map(|at| advice.choices[at].clone()));
-    assert_eq!((sum.shape, advice.why), (Shape::Sum, Why::Adds));
-    assert_eq!((one.shape, &one.ways[..]), (Shape::Direct, &[1][..]), "the better one is first");
+    assert_eq!((sum.shape, advice.why), (NetworkKind::Sum, Why::Adds));
+    assert_eq!(
+        (one.shape, &one.ways[..]),
+        (NetworkKind::Direct, &[1][..]),
+        "the better one is first"
+    );
     assert!(is_near(sum.mbit, one.mbit + other.mbit), "{advice:?}");
     assert!(is_near(sum.left_mbit, other.mbit), "the faster one may be cut");
     assert!(sum.one_way_ms == 60.0 && sum.back_mbit == Some(sum.mbit));
-    let every = advice.find(Shape::Every).expect("one");
+    let every = advice.find(NetworkKind::Every).expect("one");
     assert!(is_near(every.mbit, other.mbit) && every.one_way_ms == 20.0);
     assert!(every.packets > 2.0 && sum.packets < 1.2, "{every:?}");
-    assert_eq!(advice.find(Shape::Backup).map(|it| it.left_mbit), Some(other.mbit));
+    assert_eq!(advice.find(NetworkKind::Backup).map(|it| it.left_mbit), Some(other.mbit));
 }
 
 #[test]
 fn way_that_adds_little_is_kept_in_reserve() {
     let links = [link(100.0, 0.01, 10.0), link(8.0, 0.01, 50.0)];
     let advice = advice(&links, &[("far", &[0]), ("far", &[1])]);
-    assert_eq!((advice.best().shape, advice.why), (Shape::Backup, Why::Reserve));
+    assert_eq!((advice.best().shape, advice.why), (NetworkKind::Backup, Why::Reserve));
     assert!(advice.best().mbit > 80.0 && advice.best().left_mbit > 5.0);
 }
 
@@ -62,8 +67,8 @@ fn way_that_adds_little_is_kept_in_reserve() {
 fn ways_behind_one_slow_link_are_no_sum() {
     let links = [link(20.0, 0.01, 10.0), link(100.0, 0.1, 20.0), link(100.0, 0.05, 30.0)];
     let advice = advice(&links, &[("far", &[0, 1]), ("far", &[0, 2])]);
-    assert_eq!((advice.best().shape, advice.why), (Shape::Line, Why::Shared));
-    assert!(advice.find(Shape::Sum).is_some_and(|sum| sum.left_mbit == 0.0));
+    assert_eq!((advice.best().shape, advice.why), (NetworkKind::Line, Why::Shared));
+    assert!(advice.find(NetworkKind::Sum).is_some_and(|sum| sum.left_mbit == 0.0));
 }
 
 #[test]
@@ -74,9 +79,9 @@ fn one_way_is_a_line_or_nothing_at_all() {
         let advice = advice(links, &[("far", &ways)]);
         (advice.best().shape, advice.why)
     };
-    assert_eq!(advice_of(&lossy), (Shape::Line, Why::OneWay));
-    assert_eq!(advice_of(&lossy[..1]), (Shape::Direct, Why::OneWay));
-    assert_eq!(advice_of(&[link(100.0, 0.0, 5.0)]), (Shape::Direct, Why::NotWorthIt));
+    assert_eq!(advice_of(&lossy), (NetworkKind::Line, Why::OneWay));
+    assert_eq!(advice_of(&lossy[..1]), (NetworkKind::Direct, Why::OneWay));
+    assert_eq!(advice_of(&[link(100.0, 0.0, 5.0)]), (NetworkKind::Direct, Why::NotWorthIt));
 }
 
 #[test]
@@ -84,8 +89,8 @@ fn receivers_behind_a_shared_link_are_a_tree() {
     let links = [link(50.0, 0.1, 20.0), link(50.0, 0.01, 20.0), link(50.0, 0.2, 20.0)];
     let ways: [(&str, &[usize]); 2] = [("a", &[0, 1]), ("b", &[0, 2])];
     let advice = advice(&links, &ways);
-    assert_eq!((advice.best().shape, advice.why), (Shape::Tree, Why::Once));
-    let apart = advice.find(Shape::Apart).expect("the other choice");
+    assert_eq!((advice.best().shape, advice.why), (NetworkKind::Tree, Why::Once));
+    let apart = advice.find(NetworkKind::Apart).expect("the other choice");
     assert!(is_near(apart.mbit, advice.best().mbit / 2.0 * (0.9 / 0.8)), "{advice:?}");
     assert!(is_near(apart.packets, 2.0 * advice.best().packets));
     assert!(advice.best().back_mbit.is_none() && advice.best().left_mbit == 0.0);
@@ -96,7 +101,7 @@ fn receivers_with_links_of_their_own_get_flows_of_their_own() {
     let links = [link(50.0, 0.1, 20.0), link(20.0, 0.01, 20.0), link(9.0, 0.0, 9.0)];
     let ways: [(&str, &[usize]); 3] = [("a", &[0]), ("b", &[1]), ("b", &[2])];
     let advice = advice(&links, &ways);
-    assert_eq!((advice.best().shape, advice.why), (Shape::Apart, Why::NothingShared));
+    assert_eq!((advice.best().shape, advice.why), (NetworkKind::Apart, Why::NothingShared));
     assert_eq!(advice.best().ways, [0, 1], "each by the better of its ways");
 }
 

@@ -15,7 +15,7 @@ use recoded_code::theory::stream::{Plan, StreamHop, StreamProfile, Traffic, dela
 use recoded_code::theory::{LossModel, Recoding, plan};
 use recoded_gf::FieldOrder;
 
-use super::{Contender, Hop, Row};
+use super::{Contender, ForecastRow, Hop};
 
 /// A coded packet of 1500 bytes over IPv4 carries 1373 bytes of TCP payload; Ethernet's header adds
 /// 14.
@@ -57,7 +57,7 @@ const DELAY_LOSS_MAX: f64 = 0.3;
 const DELAY_BURST_MAX: f64 = 16.0;
 const HOPS_MAX: usize = 10;
 
-pub(super) fn rows(hops: &[Hop]) -> Vec<Row> {
+pub(super) fn rows(hops: &[Hop]) -> Vec<ForecastRow> {
     let trip: f64 = hops.iter().map(|hop| hop.round_trip).sum();
     let planned: Vec<StreamHop> = hops.iter().map(stream_hop).collect();
     let reached = reached(trip);
@@ -108,9 +108,9 @@ fn row(
     packets: f64,
     reached: f64,
     added_p99_ms: Option<f64>,
-) -> Row {
+) -> ForecastRow {
     let mbit = mbit * reached;
-    Row {
+    ForecastRow {
         contender,
         mbit,
         range_mbit: (RANGE.0 * mbit, RANGE.1 * mbit),

@@ -13,7 +13,7 @@
 
 use recoded_code::theory::LossModel;
 
-use super::{Contender, Hop, Row};
+use super::{Contender, ForecastRow, Hop};
 
 /// Headers of a full packet over IPv4; below, those added on the wire.
 const HEADERS_BYTES: f64 = 52.0;
@@ -46,7 +46,7 @@ const PROXY: f64 = 0.91;
 const UNSURE: (f64, f64) = (0.6, 1.6);
 const SURE: (f64, f64) = (0.85, 1.05);
 
-pub(super) fn rows(hops: &[Hop]) -> Vec<Row> {
+pub(super) fn rows(hops: &[Hop]) -> Vec<ForecastRow> {
     let path = whole(hops);
     let mut rows = vec![
         row(Contender::Cubic, cubic(&path), &path),
@@ -61,11 +61,11 @@ pub(super) fn rows(hops: &[Hop]) -> Vec<Row> {
     rows
 }
 
-fn row(contender: Contender, mbit: f64, path: &Hop) -> Row {
+fn row(contender: Contender, mbit: f64, path: &Hop) -> ForecastRow {
     let is_sure = mbit > 0.95 * limit(path);
     let (least, most) = if is_sure { SURE } else { UNSURE };
     let range_mbit = (least * mbit, (most * mbit).min(limit(path)));
-    Row { contender, mbit, range_mbit, packets_per_symbol: None, added_p99_ms: None }
+    ForecastRow { contender, mbit, range_mbit, packets_per_symbol: None, added_p99_ms: None }
 }
 
 /// Several hops as one, for packets that no hop repairs.

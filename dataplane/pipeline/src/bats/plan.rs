@@ -16,7 +16,7 @@ use crate::config::report::HopLoss;
 use crate::env::egress::Egress;
 use crate::env::io::Io;
 use crate::env::plan_schedule::PlanSchedule;
-use crate::plan::batch::{Basis, Plan, Rank, SIZE_MAX};
+use crate::plan::batch::{Basis, Rank, RankModel, SIZE_MAX};
 use crate::plan::{self, HopList};
 use crate::unit::source::path::Path;
 use recoded_code::theory::burst::interleave_depth;
@@ -97,7 +97,7 @@ impl Surety {
 pub(crate) struct BatchPlanner {
     schedule: PlanSchedule,
     path: Path,
-    model: Plan,
+    model: RankModel,
     ratio: f64,
     /// Whether hops recover their losses, and the share of blocks that request more nevertheless.
     is_mended: bool,
@@ -119,7 +119,7 @@ impl BatchPlanner {
         BatchPlanner {
             schedule: PlanSchedule::new(shard),
             path: Path::new(),
-            model: Plan::assumed(),
+            model: RankModel::assumed(),
             ratio: 1.0,
             is_mended: false,
             asking: 0.0,

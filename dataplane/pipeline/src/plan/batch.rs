@@ -23,21 +23,21 @@ pub(crate) struct Basis {
 
 /// A model: rank at the sink, by batch size.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct RankModel {
     pub ranks: [Rank; SIZE_MAX + 1],
 }
 
-impl Plan {
+impl RankModel {
     /// Model assumed until a real one exists: one hop that loses a fifth.
-    pub(crate) fn assumed() -> Plan {
+    pub(crate) fn assumed() -> RankModel {
         let rank = |size| Rank { mean: 0.8 * size as f64, variance: 0.16 * size as f64 };
-        Plan { ranks: std::array::from_fn(rank) }
+        RankModel { ranks: std::array::from_fn(rank) }
     }
 }
 
 /// Makes a model for all batches up to the largest.
-pub(crate) fn plan(basis: &Basis) -> Plan {
-    let mut plan = Plan::assumed();
+pub(crate) fn plan(basis: &Basis) -> RankModel {
+    let mut plan = RankModel::assumed();
     for (size, rank) in plan.ranks.iter_mut().enumerate().take(basis.size + 1).skip(1) {
         *rank = rank_behind(basis.hops.as_slice(), size);
     }

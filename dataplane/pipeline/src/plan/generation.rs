@@ -30,7 +30,7 @@ pub(crate) struct Basis {
 
 /// Packets by generation size.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct GenerationPlan {
     /// For generations of size `index`; 0 if there is no plan.
     pub packets: [u16; SIZE_MAX + 1],
     /// Size of full generations, and the share of them expected to close short.
@@ -40,9 +40,9 @@ pub(crate) struct Plan {
 
 /// Makes plans for all generations up to the full size: from theory for a few sizes, and in
 /// proportion for those between, which is a little more than theory requires.
-pub(crate) fn plan(basis: &Basis) -> Plan {
+pub(crate) fn plan(basis: &Basis) -> GenerationPlan {
     let full = basis.generation_size.clamp(1, SIZE_MAX);
-    let mut plan = Plan { packets: [0; SIZE_MAX + 1], full, expected_short: 0.0 };
+    let mut plan = GenerationPlan { packets: [0; SIZE_MAX + 1], full, expected_short: 0.0 };
     let mut size = 1;
     while size < full {
         let packets = plan_size(basis, size).0;

@@ -54,10 +54,10 @@ pub(crate) enum Basis {
 #[derive(Clone, Debug)]
 #[allow(clippy::large_enum_variant)]
 pub(crate) enum Plan {
-    Generations(generation::Plan),
+    Generations(generation::GenerationPlan),
     #[cfg(feature = "bats")]
-    Batches(batch::Plan),
-    Recoding(recode::Plan),
+    Batches(batch::RankModel),
+    Recoding(recode::RecodingPlan),
 }
 
 /// Makes plans. Allocates its memory at creation.

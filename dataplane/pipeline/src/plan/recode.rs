@@ -28,19 +28,19 @@ pub(crate) struct Basis {
 
 /// A table and its inputs.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct RecodingPlan {
     pub basis: Basis,
     pub table: RecodingTable,
 }
 
 /// Makes a table.
-pub(crate) fn plan(adaptive: &mut Adaptive, basis: &Basis) -> Plan {
+pub(crate) fn plan(adaptive: &mut Adaptive, basis: &Basis) -> RecodingPlan {
     let hop = LossModel { loss: basis.link.loss, burst_mean: basis.link.burst_mean };
     let hop = hop.interleaved(basis.interleave);
     let outgoing = Outgoing::equal_airtime(basis.size, basis.field, hop, basis.recoding);
     let ranks = basis.ranks.map(|count| count as f64);
     let table = adaptive.table(&outgoing, &ranks[..=basis.size]);
-    Plan { basis: *basis, table }
+    RecodingPlan { basis: *basis, table }
 }
 
 impl Basis {

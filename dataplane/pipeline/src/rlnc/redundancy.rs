@@ -5,7 +5,7 @@ use crate::config::report::HopLoss;
 use crate::env::egress::Egress;
 use crate::env::io::Io;
 use crate::env::plan_schedule::PlanSchedule;
-use crate::plan::generation::{Basis, Plan, most};
+use crate::plan::generation::{Basis, GenerationPlan, most};
 use crate::plan::{self, HopList, LOSS_UNKNOWN};
 use crate::unit::source::path::Path;
 use recoded_wire::coded::SIZE_MAX;
@@ -65,7 +65,7 @@ impl Correction {
 #[derive(Debug)]
 pub(crate) struct Planner {
     schedule: PlanSchedule,
-    plan: Plan,
+    plan: GenerationPlan,
     path: Path,
     correction: Correction,
 }
@@ -74,7 +74,7 @@ impl Planner {
     pub(crate) fn new(shard: ShardId) -> Planner {
         Planner {
             schedule: PlanSchedule::new(shard),
-            plan: Plan { packets: [0; SIZE_MAX + 1], full: 1, expected_short: 0.0 },
+            plan: GenerationPlan { packets: [0; SIZE_MAX + 1], full: 1, expected_short: 0.0 },
             path: Path::new(),
             correction: Correction::default(),
         }

@@ -6,7 +6,7 @@ use super::{Shard, split};
 use crate::config::params::{FlowCode, FlowParams, Nanos, Role};
 use crate::env::egress::Egress;
 use crate::env::io::Io;
-use crate::stage::{Stage, State, source};
+use crate::stage::{RoleState, Stage, source};
 use crate::unit::source::SourceCode;
 use recoded_wire::frames::Frames;
 

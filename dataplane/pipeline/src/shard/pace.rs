@@ -4,7 +4,7 @@
 use crate::config::params::Nanos;
 use crate::hop::receive::link_report::Onward;
 use crate::shard::Shard;
-use crate::stage::State;
+use crate::stage::RoleState;
 
 impl Shard {
     /// State beyond this node, for link reports: backlog, round trip, missing packets.
@@ -12,17 +12,17 @@ impl Shard {
         let upstream = self.upstreams.place();
         let symbol_bytes = self.present.params.symbol_bytes;
         match &mut self.present.state {
-            State::StreamRelay(relay) => Onward {
+            RoleState::StreamRelay(relay) => Onward {
                 backlog: relay.backlog(now, symbol_bytes),
                 beyond: relay.path_round_trip(),
                 missing: relay.missing(upstream),
             },
-            State::Relay(relay) => Onward {
+            RoleState::Relay(relay) => Onward {
                 backlog: relay.mender.waits(now),
                 beyond: relay.mender.path_round_trip(),
                 ..Onward::default()
             },
-            State::StreamSink(sink) => {
+            RoleState::StreamSink(sink) => {
                 Onward { missing: sink.missing(upstream), ..Onward::default() }
             }
             _ => Onward::default(),
@@ -32,7 +32,7 @@ impl Shard {
     /// Sum of the round trips of all hops from this source, as far as known.
     pub(crate) fn path_round_trip(&self) -> Nanos {
         match &self.present.state {
-            State::StreamSource(source) => source.path_round_trip(),
+            RoleState::StreamSource(source) => source.path_round_trip(),
             state => state.mender().map_or(0, |mender| mender.path_round_trip()),
         }
     }
@@ -40,22 +40,22 @@ impl Shard {
     /// Whether everything that entered this source has arrived at a next hop.
     pub(crate) fn is_settled(&mut self, now: Nanos) -> bool {
         match &mut self.present.state {
-            State::StreamSource(source) => source.is_settled(now),
+            RoleState::StreamSource(source) => source.is_settled(now),
             _ => true,
         }
     }
 
     /// Whether some of several paths do not answer, and others carry their traffic.
     pub(crate) fn lacks_paths(&self) -> bool {
-        matches!(&self.present.state, State::StreamSource(source) if source.lacks_paths())
+        matches!(&self.present.state, RoleState::StreamSource(source) if source.lacks_paths())
     }
 
     /// Whether a packet from a tunnel is accepted; otherwise when to retry, if that is known.
     pub(crate) fn opens_at(&mut self, now: Nanos) -> Result<(), Option<Nanos>> {
         match &mut self.present.state {
-            State::StreamSource(source) => source.opens_at(now),
+            RoleState::StreamSource(source) => source.opens_at(now),
             #[cfg(feature = "bats")]
-            State::BatsSource(source) => source.opens_at(now),
+            RoleState::BatsSource(source) => source.opens_at(now),
             state => state.mender().map_or(Ok(()), |mender| mender.opens_at(now)),
         }
     }

@@ -5,7 +5,7 @@ use crate::env::egress::Egress;
 use crate::env::io::Io;
 use crate::hop::send::mender::Mender;
 use crate::shard::Shard;
-use crate::stage::State;
+use crate::stage::RoleState;
 use recoded_wire::frames::Frames;
 
 /// Shortest symbol, regardless of reports: below, more of a packet would be header than data.
@@ -14,14 +14,14 @@ const SYMBOL_BYTES_MIN: usize = 500;
 /// Minimum gain that justifies longer symbols: each length is another epoch.
 const WORTH_BYTES: usize = 24;
 
-impl State {
+impl RoleState {
     /// The sending side of a hop that recovers its losses.
     pub(super) fn mender(&self) -> Option<&Mender> {
         match self {
-            State::RlncSource(source) => Some(source.mender()),
+            RoleState::RlncSource(source) => Some(source.mender()),
             #[cfg(feature = "bats")]
-            State::BatsSource(source) => Some(source.mender()),
-            State::Relay(relay) => Some(relay.mender()),
+            RoleState::BatsSource(source) => Some(source.mender()),
+            RoleState::Relay(relay) => Some(relay.mender()),
             _ => None,
         }
     }
@@ -31,9 +31,9 @@ impl Shard {
     /// Changes a source to symbols as long as every link carries, if that has changed.
     pub(super) fn follow_size(&mut self, io: &mut Io<'_, impl Frames, impl Egress>) {
         let limit = match &self.present.state {
-            State::RlncSource(source) => source.mender().path_limit(),
+            RoleState::RlncSource(source) => source.mender().path_limit(),
             #[cfg(feature = "bats")]
-            State::BatsSource(source) => source.mender().path_limit(),
+            RoleState::BatsSource(source) => source.mender().path_limit(),
             _ => return,
         };
         let params = &self.present.params;

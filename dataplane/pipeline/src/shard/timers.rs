@@ -5,7 +5,7 @@ use crate::base::time::earlier;
 use crate::config::params::Nanos;
 use crate::env::egress::Egress;
 use crate::env::io::Io;
-use crate::stage::{State, each};
+use crate::stage::{RoleState, each};
 use crate::unit::role::Lifecycle;
 use recoded_wire::frames::Frames;
 

@@ -7,7 +7,7 @@ use crate::env::egress::Egress;
 use crate::env::io::Io;
 use crate::packet::arrival::{Arrival, Data};
 use crate::shard::Shard;
-use crate::stage::State;
+use crate::stage::RoleState;
 use crate::unit::tags::{self, Admitted};
 use recoded_wire::frames::Frames;
 
@@ -78,8 +78,8 @@ impl Shard {
         let Some(symbol) = packet.symbol() else { return };
         let place = self.upstreams.place();
         match &mut self.present.state {
-            State::StreamRelay(relay) => relay.give_up(place, &symbol),
-            State::StreamSink(sink) => sink.give_up(place, &symbol),
+            RoleState::StreamRelay(relay) => relay.give_up(place, &symbol),
+            RoleState::StreamSink(sink) => sink.give_up(place, &symbol),
             _ => return,
         }
         let bytes = usize::from(arrival.payload.len);

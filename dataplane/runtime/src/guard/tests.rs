@@ -180,12 +180,12 @@ fn neighbours_that_roam_are_recognised_by_their_tags_and_copies_and_forgeries_ar
 #[test]
 fn where_a_neighbour_is_is_told_once_and_again_when_nothing_comes_of_it() {
     let [_, (mut guard, letters)] = guards();
-    let place = |port| Place { link: 0, address: ([10, 0, 0, 9], port).into() };
+    let place = |port| LinkAddress { link: 0, address: ([10, 0, 0, 9], port).into() };
     for now in [0, 1, TELL_AGAIN_NANOS - 1, TELL_AGAIN_NANOS] {
         guard.relocate(PEER, place(1), now);
     }
     guard.relocate(PEER, place(2), TELL_AGAIN_NANOS);
-    let told: Vec<Place> = letters.try_iter().filter_map(|letter| letter.place).collect();
+    let told: Vec<LinkAddress> = letters.try_iter().filter_map(|letter| letter.place).collect();
     assert_eq!(told, [place(1), place(1), place(2)]);
     for port in 0..1000 {
         guard.relocate(PEER, place(port), 0);

@@ -32,12 +32,12 @@ pub(super) struct Groups {
 struct Group {
     /// The key of the source.
     key: String,
-    part: Part,
+    part: GroupRole,
     refused: u64,
     refusal: Option<Refused>,
 }
 
-enum Part {
+enum GroupRole {
     Source(Box<GroupSender>),
     Sink(Box<GroupReceiver>),
 }
@@ -45,17 +45,17 @@ enum Part {
 impl Group {
     fn ring(&self) -> &Ring<Arc<EdgeKeys>> {
         match &self.part {
-            Part::Source(sender) => sender.ring(),
-            Part::Sink(receiver) => receiver.ring(),
+            GroupRole::Source(sender) => sender.ring(),
+            GroupRole::Sink(receiver) => receiver.ring(),
         }
     }
 
     fn report(&self, now: u64) -> SessionReport {
         let (since, handshakes) = match &self.part {
-            Part::Source(sender) => {
+            GroupRole::Source(sender) => {
                 (sender.ring().sending().map(|epoch| epoch.since), sender.epochs())
             }
-            Part::Sink(receiver) => (receiver.heard(now), receiver.epochs()),
+            GroupRole::Sink(receiver) => (receiver.heard(now), receiver.epochs()),
         };
         SessionReport {
             key: self.key.clone(),
@@ -83,13 +83,13 @@ impl Groups {
                     let profile = Profile { suite: Suite::preferred(), strength };
                     let entropy = Entropy::fresh()?;
                     let sender = GroupSender::new(private, flow, sinks, profile, newest, &entropy);
-                    (own, Part::Source(Box::new(sender)))
+                    (own, GroupRole::Source(Box::new(sender)))
                 }
                 GroupPart::Sink(source) => {
                     let newest = memory.recall(&group_way(*source, flow));
                     let receiver = GroupReceiver::new(private.clone(), *source, flow, newest);
                     let receiver = receiver.requiring(config.strength);
-                    (*source, Part::Sink(Box::new(receiver)))
+                    (*source, GroupRole::Sink(Box::new(receiver)))
                 }
             };
             let group = Group { key: source.to_string(), part, refused: 0, refusal: None };
@@ -109,7 +109,7 @@ impl Groups {
     /// Schedules other keys for flows that begin here.
     pub(super) fn renew(&mut self, now: u64) {
         for (_, group) in &mut self.known {
-            if let Part::Source(sender) = &mut group.part {
+            if let GroupRole::Source(sender) = &mut group.part {
                 sender.renew(now);
             }
         }
@@ -117,8 +117,8 @@ impl Groups {
 
     pub(super) fn wake(&self) -> u64 {
         let wake = |(_, group): &(u32, Group)| match &group.part {
-            Part::Source(sender) => sender.wake(),
-            Part::Sink(_) => u64::MAX,
+            GroupRole::Source(sender) => sender.wake(),
+            GroupRole::Sink(_) => u64::MAX,
         };
         self.known.iter().map(wake).fold(u64::MAX, u64::min)
     }
@@ -138,8 +138,8 @@ impl Keyer {
             let is_on_the_way = self.is_on_the_way(flow);
             let Keyer { groups, memory, .. } = self;
             let sender = match &mut groups.known[place].1.part {
-                Part::Source(sender) => sender,
-                Part::Sink(receiver) => {
+                GroupRole::Source(sender) => sender,
+                GroupRole::Sink(receiver) => {
                     is_changed |= receiver.expire(now);
                     continue;
                 }
@@ -171,7 +171,7 @@ impl Keyer {
         let (flow, group) = &self.groups.known[place];
         let snapshot = self.shared.snapshot.get();
         let params = snapshot.flows.iter().find(|known| known.id == *flow);
-        let (Some(params), Part::Source(sender)) = (params, &group.part) else { return };
+        let (Some(params), GroupRole::Source(sender)) = (params, &group.part) else { return };
         let next = towards_edge(params);
         for telling in sender.tellings() {
             let mut packet = [0; LETTER_BYTES];
@@ -189,7 +189,7 @@ impl Keyer {
             self.pass(flow, peer, letter);
             return;
         };
-        let Part::Sink(receiver) = &mut group.part else { return };
+        let GroupRole::Sink(receiver) = &mut group.part else { return };
         if !receiver.is_for_this(message) {
             return;
         }

@@ -4,8 +4,8 @@ use crate::keyring::SessionReport;
 use crate::memory::Memory;
 use crate::topology::PeerKey;
 use recoded_secure::{
-    Association, Entropy, EpochKeys, Identity, OneWayKeys, PrivateKey, Profile, PublicKey, Refused,
-    Ring, Scope, Strength, Suite, Turn, Way,
+    Association, Entropy, EpochKeys, Identity, KeyDirection, OneWayKeys, PrivateKey, Profile,
+    PublicKey, Refused, Ring, Scope, Strength, Suite, Turn,
 };
 use std::sync::Arc;
 
@@ -131,8 +131,8 @@ impl<Keys: EpochKeys> Party<Keys> {
         let profile = Profile { suite: Suite::preferred(), strength };
         let entropy = Entropy::fresh()?;
         let keys = if one_way {
-            let there = Way { scope, sender: private.public(), receiver: public };
-            let back = Way { sender: public, receiver: there.sender, ..there };
+            let there = KeyDirection { scope, sender: private.public(), receiver: public };
+            let back = KeyDirection { sender: public, receiver: there.sender, ..there };
             // Units begun under keys of an edge are finished under them.
             let keeps = matches!(scope, Scope::Edge(_));
             let newest = memory.recall(&there);

@@ -2,7 +2,7 @@
 //! configuration.
 
 use super::{Keyer, Moment, Party};
-use crate::roaming::{Near, Place};
+use crate::roaming::{LinkAddress, Near};
 use crate::topology::{HopConfig, Topology};
 use recoded_secure::{HANDSHAKE_BYTES_MAX, HopKeys};
 use std::net::SocketAddr;
@@ -28,7 +28,7 @@ impl Keyer {
     pub(super) fn poll_hop(
         &mut self,
         hop: usize,
-        place: Option<Place>,
+        place: Option<LinkAddress>,
     ) -> Result<(), getrandom::Error> {
         let (now, stamp) = (self.clock.now(), self.stamps.now());
         let Some(party) = &mut self.hops[hop] else { return Ok(()) };
@@ -40,13 +40,13 @@ impl Keyer {
     }
 
     /// The configured address of a neighbour that is sought elsewhere and has no keys.
-    pub(super) fn home(&self, hop: usize) -> Option<Place> {
+    pub(super) fn home(&self, hop: usize) -> Option<LinkAddress> {
         let has_keys = |party: &Party<HopKeys>| party.keys.ring().sending().is_some();
         if self.hops[hop].as_ref().is_none_or(has_keys) {
             return None;
         }
         let (_, address) = self.homes[hop];
-        let place = Place { link: self.hop_links[hop].link, address };
+        let place = LinkAddress { link: self.hop_links[hop].link, address };
         (self.movers.address(hop) != Some(address)).then_some(place)
     }
 }

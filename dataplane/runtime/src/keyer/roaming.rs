@@ -3,7 +3,7 @@
 
 use super::Keyer;
 use crate::keyring::{LETTER_BYTES, Letter};
-use crate::roaming::Place;
+use crate::roaming::LinkAddress;
 use recoded_pipeline::params::PeerId;
 use recoded_secure::{Admission, Entropy, HANDSHAKE_BYTES_MAX, Refused, Turn, path_of};
 use recoded_wire::handshake::{parse_handshake, write_hop_handshake};
@@ -15,7 +15,7 @@ impl Keyer {
     /// only when a packet under the keys arrives from there.
     pub(super) fn receive_from(
         &mut self,
-        place: Place,
+        place: LinkAddress,
         letter: &Letter,
     ) -> Result<(), getrandom::Error> {
         let (Some(gate), Ok(_)) = (&mut self.gate, parse_handshake(letter.packet())) else {

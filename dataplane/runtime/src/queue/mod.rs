@@ -66,7 +66,7 @@ const HEADER_BYTES_MIN: usize = 20;
 pub const fn memory_bytes(workers: usize, tunnels: usize) -> usize {
     let packets = packets_memory_bytes(workers, tunnels);
     packets
-        + packets / PLACE_BYTES_MIN * (size_of::<store::Place>() + size_of::<u32>())
+        + packets / PLACE_BYTES_MIN * (size_of::<store::PacketRecord>() + size_of::<u32>())
         + FLOWS * (size_of::<Flow>() + size_of::<u16>() + size_of::<u32>())
 }
 

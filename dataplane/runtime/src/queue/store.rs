@@ -9,7 +9,7 @@ use recoded_pipeline::params::Nanos;
 pub(super) struct Store {
     bytes: Box<[u8]>,
     place_bytes: usize,
-    places: Box<[Place]>,
+    places: Box<[PacketRecord]>,
     /// Links of places: each is free or in the list of one flow.
     pub(super) links: Links,
     free: List,
@@ -18,7 +18,7 @@ pub(super) struct Store {
 
 /// The record of a waiting packet.
 #[derive(Copy, Clone, Default, Debug)]
-pub(super) struct Place {
+pub(super) struct PacketRecord {
     pub(super) len: u16,
     /// Queue of the tunnel that it was read from.
     pub(super) queue: u16,
@@ -36,7 +36,7 @@ impl Store {
         Store {
             bytes: vec![0; count * place_bytes].into(),
             place_bytes,
-            places: vec![Place::default(); count].into(),
+            places: vec![PacketRecord::default(); count].into(),
             links,
             free,
             held: 0,
@@ -63,12 +63,12 @@ impl Store {
         let place = self.free.pop(&self.links)?;
         self.held += 1;
         // `place_bytes` is the length of an IP packet, which is 16 bits.
-        self.places[place as usize] = Place { len: packet.len() as u16, queue, came_at };
+        self.places[place as usize] = PacketRecord { len: packet.len() as u16, queue, came_at };
         self.packet_mut(place).copy_from_slice(packet);
         Some(place)
     }
 
-    pub(super) fn place(&self, place: u32) -> Place {
+    pub(super) fn place(&self, place: u32) -> PacketRecord {
         self.places[place as usize]
     }
 

@@ -32,8 +32,8 @@ fn at(last: u8, port: u16) -> SocketAddr {
     SocketAddr::from(([10, 0, 2, last], port))
 }
 
-fn place(address: SocketAddr) -> Place {
-    Place { link: 0, address }
+fn place(address: SocketAddr) -> LinkAddress {
+    LinkAddress { link: 0, address }
 }
 
 /// A packet of a stream.
@@ -111,7 +111,7 @@ fn neighbour_stays_where_the_new_place_cannot_be() {
         assert_eq!(relocate(0, address), Err(Stays::Unreachable), "{address}");
     }
     assert_eq!(relocate(0, at(4, 4000)), Err(Stays::Taken), "its address is the other one's");
-    let elsewhere = Place { link: 1, address: at(9, PORT) };
+    let elsewhere = LinkAddress { link: 1, address: at(9, PORT) };
     assert_eq!(movers.relocate(0, elsewhere, 0), Err(Stays::Fixed), "the link is another one");
     assert_eq!(movers.near().endpoints, Near::new(&around()).endpoints);
 }

@@ -134,7 +134,7 @@ pub(crate) struct Talk {
 /// One neighbour.
 struct Peer {
     address: String,
-    heard: Option<Heard>,
+    heard: Option<LastAnnouncement>,
     due: Nanos,
     early: u8,
     /// When the last announcement left.
@@ -147,7 +147,7 @@ struct Peer {
 }
 
 /// The last announcement of a neighbour.
-struct Heard {
+struct LastAnnouncement {
     at: Nanos,
     said: Announcement,
     clock_ahead_seconds: i64,
@@ -280,7 +280,7 @@ impl Talk {
             now.saturating_sub(before.at) > SILENCE || before.said.instance != announcement.instance
         });
         let ahead = i128::from(announcement.clock) - i128::from(around.clock);
-        peer.heard = Some(Heard {
+        peer.heard = Some(LastAnnouncement {
             at: now,
             said: announcement,
             clock_ahead_seconds: i64::try_from(ahead).unwrap_or(i64::MAX),
@@ -359,7 +359,7 @@ impl Talk {
             };
             let ours = peer.ours.iter().map(disagreement(true));
             let disagreements = ours.chain(peer.theirs.iter().map(disagreement(false))).collect();
-            let Some(Heard { at, said, clock_ahead_seconds, room }) = &peer.heard else {
+            let Some(LastAnnouncement { at, said, clock_ahead_seconds, room }) = &peer.heard else {
                 return Talked { disagreements, ..Talked::default() };
             };
             let [major, minor, patch] = said.software;

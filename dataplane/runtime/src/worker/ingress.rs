@@ -11,7 +11,7 @@
 //! which packets wait behind those of a fast sender. It is read at a bounded pace, so that a sender
 //! that does not slow down takes little of the core; Linux drops packets that exceed the pace.
 
-use super::{RETRY_NANOS, State, Worker};
+use super::{RETRY_NANOS, Worker, WorkerState};
 use crate::arrived::BURST_PACKETS;
 use crate::intake::{Intake, Taken};
 use crate::port::Port;
@@ -66,7 +66,7 @@ impl Worker {
     fn fill(&mut self, index: usize, now: Nanos) -> bool {
         let gate = self.gate(index, now);
         let readable_at = self.readable_at(index, gate, now);
-        let State { sources, queues, .. } = &mut self.state;
+        let WorkerState { sources, queues, .. } = &mut self.state;
         let source = &mut sources[index];
         let queue = &mut queues[source.tunnel];
         if readable_at > now || gate == Gate::Open && queue.is_empty() {
@@ -99,7 +99,7 @@ impl Worker {
     /// if there is none.
     fn feed(&mut self, index: usize, now: Nanos) -> bool {
         let readable_at = self.readable_at(index, Gate::Open, now);
-        let State { sources, queues, .. } = &mut self.state;
+        let WorkerState { sources, queues, .. } = &mut self.state;
         let source = &mut sources[index];
         let (flow, shards) = (source.flow, usize::from(source.shards));
         let queue = &mut queues[source.tunnel];

@@ -4,7 +4,7 @@ use super::Worker;
 use crate::guard::{Admitted, count};
 use crate::outbox::Outbox;
 use crate::port::Port;
-use crate::roaming::{Found, Lookout, Place, is_message};
+use crate::roaming::{AddressOwner, LinkAddress, Lookout, is_message};
 use recoded_pipeline::params::{Nanos, PeerId};
 use recoded_secure::Refused;
 use recoded_wire::frames::{Frames, Span};
@@ -16,18 +16,18 @@ impl Worker {
     #[inline]
     pub(super) fn admit(
         &mut self,
-        place: Place,
+        place: LinkAddress,
         payload: Span,
         now: Nanos,
     ) -> Option<(Option<PeerId>, Span)> {
-        let Place { link, address } = place;
+        let LinkAddress { link, address } = place;
         let packet = self.umem.bytes(payload);
         let (peer, admitted) = match self.near.links[link].find(address, packet) {
-            Some(Found { peer, roams: false }) => {
+            Some(AddressOwner { peer, roams: false }) => {
                 let Outbox { guard, links, .. } = &mut self.outbox;
                 (peer, guard.admit(peer, packet, &mut links[link]))
             }
-            Some(Found { peer, .. }) => self.recognise(place, Some(peer), payload)?,
+            Some(AddressOwner { peer, .. }) => self.recognise(place, Some(peer), payload)?,
             None if self.near.links[link].roaming().next().is_none() => {
                 return Some((None, payload));
             }
@@ -36,7 +36,7 @@ impl Worker {
         if admitted.is_newest {
             let packet = self.umem.bytes(payload);
             if let Some(address) = self.near.moved(peer, address, packet) {
-                self.outbox.guard.relocate(peer, Place { link, address }, now);
+                self.outbox.guard.relocate(peer, LinkAddress { link, address }, now);
             }
         }
         match admitted.packet.and_then(|len| payload.slice(0, len)) {
@@ -53,7 +53,7 @@ impl Worker {
     /// was counted.
     fn recognise(
         &mut self,
-        place: Place,
+        place: LinkAddress,
         known: Option<PeerId>,
         payload: Span,
     ) -> Option<(PeerId, Admitted)> {

@@ -5,7 +5,7 @@ use crate::bats::cyclic::BaseGraph;
 use crate::bats::params::{Limits, Params, ParamsError, Profile};
 use crate::bats::payloads::Payloads;
 use crate::bats::precode::Precode;
-use crate::bats::sampler::{Rfc9426, Sampler, Shape};
+use crate::bats::sampler::{Rfc9426, Sampler, SamplerSizes};
 use crate::bats::tables;
 use crate::degrees::{self, Distribution};
 
@@ -123,7 +123,7 @@ impl Code {
         let symbols = self.intermediate_symbols();
         let sampler = Rfc9426::new(|uniform| self.degree(uniform));
         let degree = sampler.degree(id, symbols);
-        sampler.sample(id, degree, Shape { symbols, batch_size, bits }, batch);
+        sampler.sample(id, degree, SamplerSizes { symbols, batch_size, bits }, batch);
     }
 
     /// Computes the symbols of the precode, `Operand::Symbol(K..)`, from the source symbols

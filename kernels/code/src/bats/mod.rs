@@ -30,4 +30,4 @@ pub use params::{
     SYMBOLS_MAX,
 };
 pub use payloads::{Operand, Payloads, Rows};
-pub use sampler::{Rfc9426, Sampler, Shape};
+pub use sampler::{Rfc9426, Sampler, SamplerSizes};

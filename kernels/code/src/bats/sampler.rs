@@ -14,12 +14,12 @@ pub trait Sampler {
 
     /// Fills in `batch`: `degree` different symbols of `symbols`, and a generator of `batch_size`
     /// rows with coefficients of `bits` bits.
-    fn sample(&self, id: u16, degree: usize, shape: Shape, batch: &mut Batch);
+    fn sample(&self, id: u16, degree: usize, shape: SamplerSizes, batch: &mut Batch);
 }
 
 /// The sizes that a sampler draws from.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct Shape {
+pub struct SamplerSizes {
     /// Intermediate symbols of the block.
     pub symbols: usize,
     /// Coded symbols of a batch.
@@ -48,7 +48,7 @@ impl<D: Fn(u32) -> usize> Sampler for Rfc9426<D> {
         (self.degree_of)(drawn).clamp(1, symbols.min(DEGREE_MAX))
     }
 
-    fn sample(&self, id: u16, degree: usize, shape: Shape, batch: &mut Batch) {
+    fn sample(&self, id: u16, degree: usize, shape: SamplerSizes, batch: &mut Batch) {
         let mut random = TinyMt32::new(u32::from(id));
         let mask = ((1u16 << shape.bits) - 1) as u8;
         // A partial Fisher-Yates shuffle; each symbol is followed by its coefficients.

@@ -353,14 +353,14 @@ impl Bundle {
 
     /// All memory that the jobs use: inputs, and per job its rank and its destinations, `rows` of
     /// them, a stride apart.
-    pub(super) fn parts(&mut self) -> (Given<'_>, impl Iterator<Item = Part<'_>>) {
+    pub(super) fn parts(&mut self) -> (Given<'_>, impl Iterator<Item = JobOutput<'_>>) {
         let (ranks, mut rest) = self.output.split_at_mut(ranks_bytes(self.jobs_max));
         let ranks = ranks.as_chunks_mut::<RANK_BYTES>().0.iter_mut();
         let parts = self.jobs.iter().zip(ranks).map(move |(placed, rank)| {
             let bytes = placed.job.output_bytes();
             let (rows, after) = std::mem::take(&mut rest).split_at_mut(bytes);
             rest = after;
-            Part { placed, rank: &mut rank.as_chunks_mut().0[0], rows }
+            JobOutput { placed, rank: &mut rank.as_chunks_mut().0[0], rows }
         });
         let sources = self.segment.as_ref().map_or(&*self.input, |segment| segment.arena());
         (Given { input: &self.input, sources }, parts)
@@ -412,7 +412,7 @@ pub(super) struct Given<'a> {
 }
 
 /// A job with its outputs.
-pub(super) struct Part<'a> {
+pub(super) struct JobOutput<'a> {
     pub placed: &'a Placed,
     pub rank: &'a mut [u8; 4],
     pub rows: &'a mut [u8],

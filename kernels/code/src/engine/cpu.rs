@@ -8,7 +8,7 @@ use std::thread;
 use rayon::prelude::*;
 use recoded_gf::Kernel;
 
-use super::bundle::{Given, Part, coefficients, source};
+use super::bundle::{Given, JobOutput, coefficients, source};
 use super::draw::draw;
 use super::job::{Operation, Placed};
 use super::{Arena, Bundle, Completed, Engine, Error, Refused, Segment};
@@ -105,7 +105,7 @@ impl Cpu {
 
     fn run_on_all(&self, bundle: &mut Bundle) {
         let (given, parts) = bundle.parts();
-        let parts: Vec<Part> = parts.collect();
+        let parts: Vec<JobOutput> = parts.collect();
         // Inverses first, one matrix a thread, then payloads in shares of about the same size.
         let products: Vec<Product> =
             parts.into_par_iter().filter_map(|part| self.prepare(given, part)).collect();
@@ -114,9 +114,9 @@ impl Cpu {
     }
 
     /// All parts of a job except the multiplication of payloads; `None` if there is none.
-    fn prepare<'a>(&self, given: Given<'a>, part: Part<'a>) -> Option<Product<'a>> {
+    fn prepare<'a>(&self, given: Given<'a>, part: JobOutput<'a>) -> Option<Product<'a>> {
         let Given { input, sources } = given;
-        let Part { placed, rank, rows } = part;
+        let JobOutput { placed, rank, rows } = part;
         let job = placed.job;
         *rank = (job.columns as u32).to_le_bytes();
         let factors = match job.operation {

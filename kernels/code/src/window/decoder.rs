@@ -147,7 +147,7 @@ impl<'a> Adu<'a> {
 
 /// Knowledge of the place of a symbol in its ADU.
 #[derive(Copy, Clone, Default)]
-struct Place {
+struct AduPosition {
     /// It is the first symbol of an ADU.
     begins: bool,
     /// It is a later symbol of an ADU.
@@ -163,7 +163,7 @@ pub struct Decoder {
     symbol_bytes_max: u16,
     system: System,
     /// By slot.
-    places: Box<[Place]>,
+    places: Box<[AduPosition]>,
     /// An ADU begins with the symbol after the window.
     end_begins: bool,
     /// No packet has arrived yet.
@@ -185,7 +185,7 @@ impl Decoder {
             parameters,
             symbol_bytes_max: parameters.symbol_bytes,
             system: System::new(&parameters),
-            places: vec![Place::default(); parameters.slots()].into_boxed_slice(),
+            places: vec![AduPosition::default(); parameters.slots()].into_boxed_slice(),
             end_begins: true,
             is_fresh: true,
             ready: VecDeque::with_capacity(parameters.window_symbols),
@@ -205,7 +205,7 @@ impl Decoder {
     /// Clears the window, for a restarted sender; counts continue.
     pub fn reset(&mut self) {
         self.system.reset(0);
-        self.places.fill(Place::default());
+        self.places.fill(AduPosition::default());
         self.end_begins = true;
         self.is_fresh = true;
         self.ready.clear();
@@ -361,15 +361,18 @@ impl Decoder {
         self.parameters.symbol_bytes as usize
     }
 
-    fn place(&mut self, esi: u32) -> &mut Place {
+    fn place(&mut self, esi: u32) -> &mut AduPosition {
         &mut self.places[self.system.slot(esi)]
     }
 
-    fn known_place(&self, esi: u32) -> Place {
+    fn known_place(&self, esi: u32) -> AduPosition {
         if self.system.is_in_window(esi) {
             return self.places[self.system.slot(esi)];
         }
-        Place { begins: self.end_begins && esi == self.system.end(), ..Place::default() }
+        AduPosition {
+            begins: self.end_begins && esi == self.system.end(),
+            ..AduPosition::default()
+        }
     }
 
     /// Whether any of the symbols from `first` on is in the window or ahead of it.
@@ -430,7 +433,7 @@ impl Decoder {
             self.counts.given_up += self.system.advance(now);
             let fresh = (now.wrapping_sub(end) as usize).min(self.parameters.window_symbols);
             for back in 1..=fresh {
-                *self.place(now.wrapping_sub(back as u32)) = Place::default();
+                *self.place(now.wrapping_sub(back as u32)) = AduPosition::default();
             }
             if self.system.is_in_window(end) {
                 self.place(end).begins = self.end_begins;

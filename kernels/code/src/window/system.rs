@@ -30,7 +30,7 @@ use super::slab::Slab;
 
 /// State of the symbol in a slot.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) enum State {
+pub(super) enum SymbolState {
     /// No packet has announced it.
     Unheard,
     /// It is missing and leads no equation.
@@ -41,7 +41,7 @@ pub(super) enum State {
     Known,
 }
 
-impl State {
+impl SymbolState {
     /// Whether the symbol is announced but not known yet.
     pub const fn is_sought(self) -> bool {
         matches!(self, Self::Missing | Self::Leads)
@@ -68,7 +68,7 @@ pub(super) struct System {
     /// The ESI after the newest symbol of the window.
     end: u32,
     slab: Slab,
-    states: Box<[State]>,
+    states: Box<[SymbolState]>,
     /// One row of coefficients by column per slot, meaningful if the state is `Leads`: zero where
     /// no symbol has the column.
     rows: Box<[u8]>,
@@ -93,7 +93,7 @@ impl System {
             mask: slots - 1,
             end: 0,
             slab: Slab::new(slots, symbol_bytes),
-            states: vec![State::Unheard; slots].into_boxed_slice(),
+            states: vec![SymbolState::Unheard; slots].into_boxed_slice(),
             rows: vec![0; slots * slots].into_boxed_slice(),
             columns: Columns::new(slots),
             leaders: Vec::with_capacity(window),
@@ -107,7 +107,7 @@ impl System {
     /// Clears everything; the window begins with `end`.
     pub fn reset(&mut self, end: u32) {
         self.end = end;
-        self.states.fill(State::Unheard);
+        self.states.fill(SymbolState::Unheard);
         self.leaders.clear();
         self.columns.clear();
         self.solved.clear();
@@ -137,12 +137,12 @@ impl System {
     }
 
     /// The state of a symbol of the window; for others that of the symbol in its slot.
-    pub fn state(&self, esi: u32) -> State {
+    pub fn state(&self, esi: u32) -> SymbolState {
         self.states[self.slot(esi)]
     }
 
     pub fn is_known(&self, esi: u32) -> bool {
-        self.is_in_window(esi) && self.state(esi) == State::Known
+        self.is_in_window(esi) && self.state(esi) == SymbolState::Known
     }
 
     /// The bytes of a symbol that is known.
@@ -163,7 +163,7 @@ impl System {
             return 0;
         }
         for &slot in &self.leaders {
-            self.states[slot] = State::Missing;
+            self.states[slot] = SymbolState::Missing;
         }
         self.columns.clear();
         self.leaders.drain(..).len()
@@ -183,14 +183,14 @@ impl System {
         for step in 0..steps.min(self.window) {
             let slot = self.slot(self.base().wrapping_add(step as u32));
             given_up += u64::from(self.states[slot].is_sought());
-            self.states[slot] = State::Unheard;
+            self.states[slot] = SymbolState::Unheard;
             // Equations that mention it are led by older symbols, which have left before.
             self.columns.free(slot);
         }
-        self.leaders.retain(|&slot| self.states[slot] == State::Leads);
+        self.leaders.retain(|&slot| self.states[slot] == SymbolState::Leads);
         for back in 1..=steps.min(self.window) {
             let slot = self.slot(end.wrapping_sub(back as u32));
-            self.states[slot] = State::Missing;
+            self.states[slot] = SymbolState::Missing;
         }
         self.end = end;
         given_up
@@ -200,8 +200,8 @@ impl System {
     pub fn hear(&mut self, first: u32, count: usize) {
         for esi in (0..count).map(|index| first.wrapping_add(index as u32)) {
             let slot = self.slot(esi);
-            if self.is_in_window(esi) && self.states[slot] == State::Unheard {
-                self.states[slot] = State::Missing;
+            if self.is_in_window(esi) && self.states[slot] == SymbolState::Unheard {
+                self.states[slot] = SymbolState::Missing;
             }
         }
     }
@@ -210,20 +210,20 @@ impl System {
     pub fn insert_symbol(&mut self, esi: u32, write: impl FnOnce(&mut [u8])) {
         let slot = self.slot(esi);
         match self.states[slot] {
-            State::Known => {}
-            State::Unheard | State::Missing => {
+            SymbolState::Known => {}
+            SymbolState::Unheard | SymbolState::Missing => {
                 write(self.slab.symbol_mut(slot));
-                self.states[slot] = State::Known;
+                self.states[slot] = SymbolState::Known;
                 self.substitute(slot);
             }
-            State::Leads => {
+            SymbolState::Leads => {
                 // Its equation remains without it, led by its next unknown.
                 let stride = self.row.len();
                 self.row.copy_from_slice(&self.rows[slot * stride..][..stride]);
                 self.symbol.copy_from_slice(self.slab.symbol(slot));
                 write(self.slab.symbol_mut(slot));
                 self.kernel.add(&mut self.symbol, self.slab.symbol(slot));
-                self.states[slot] = State::Known;
+                self.states[slot] = SymbolState::Known;
                 self.leaders.retain(|&leader| leader != slot);
                 self.admit();
             }
@@ -277,7 +277,9 @@ impl System {
             .map(|esi| esi as usize & mask)
             .zip(coefficients.iter().copied())
             .filter(|term| term.1 != 0);
-        let is_had = |&(slot, _): &(usize, u8)| matches!(states[slot], State::Known | State::Leads);
+        let is_had = |&(slot, _): &(usize, u8)| {
+            matches!(states[slot], SymbolState::Known | SymbolState::Leads)
+        };
         let had = terms.clone().filter(is_had).map(|(slot, coefficient)| (coefficient, slot));
         self.slab.accumulate(self.kernel, had, &mut self.symbol);
         self.row.fill(0);
@@ -285,7 +287,7 @@ impl System {
             self.row[self.columns.take(slot)] = coefficient;
         }
         let (stride, width) = (self.row.len(), self.columns.width());
-        for (slot, coefficient) in terms.filter(|term| states[term.0] == State::Leads) {
+        for (slot, coefficient) in terms.filter(|term| states[term.0] == SymbolState::Leads) {
             let row = &self.rows[slot * stride..][..width];
             self.kernel.madd(&mut self.row[..width], coefficient, row);
             self.effort.spend(ROW_BYTES + width);
@@ -321,7 +323,7 @@ impl System {
         self.row[column] = 0;
         self.rows[leader * stride..][..stride].copy_from_slice(&self.row);
         self.columns.free(leader);
-        self.states[leader] = State::Leads;
+        self.states[leader] = SymbolState::Leads;
         if !self.settle(leader) {
             self.leaders.push(leader);
         }
@@ -362,7 +364,7 @@ impl System {
         if !is_zero(row) {
             return false;
         }
-        self.states[leader] = State::Known;
+        self.states[leader] = SymbolState::Known;
         self.solved.push(self.base().wrapping_add(self.age(leader) as u32));
         true
     }

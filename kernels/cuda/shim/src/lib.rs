@@ -84,7 +84,7 @@ pub unsafe fn launch(name: &str, launch: &Launch) -> Result<(), Fault> {
 
 /// A row of the tables of `job.h`: a kernel, and its numbers in that order.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Row {
+pub struct KernelEntry {
     /// Name of the technique, or of the kernel.
     pub name: String,
     /// The kernel; empty if the name is the kernel's.
@@ -95,25 +95,33 @@ pub struct Row {
 
 /// The kernels of `job.h`.
 #[must_use]
-pub fn geometries() -> Vec<Row> {
+pub fn geometries() -> Vec<KernelEntry> {
     let mut rows = Vec::new();
     let mut raw = RawGeometry { name: std::ptr::null(), numbers: [0; 5] };
     // SAFETY: the row is exclusively owned.
     while unsafe { recoded_shim_geometry(rows.len(), &mut raw) } {
-        rows.push(Row { name: text(raw.name), kernel: String::new(), numbers: raw.numbers });
+        rows.push(KernelEntry {
+            name: text(raw.name),
+            kernel: String::new(),
+            numbers: raw.numbers,
+        });
     }
     rows
 }
 
 /// The techniques of `job.h`.
 #[must_use]
-pub fn techniques() -> Vec<Row> {
+pub fn techniques() -> Vec<KernelEntry> {
     let mut rows = Vec::new();
     let mut raw =
         RawTechnique { name: std::ptr::null(), kernel: std::ptr::null(), numbers: [0; 5] };
     // SAFETY: the row is exclusively owned.
     while unsafe { recoded_shim_technique(rows.len(), &mut raw) } {
-        rows.push(Row { name: text(raw.name), kernel: text(raw.kernel), numbers: raw.numbers });
+        rows.push(KernelEntry {
+            name: text(raw.name),
+            kernel: text(raw.kernel),
+            numbers: raw.numbers,
+        });
     }
     rows
 }

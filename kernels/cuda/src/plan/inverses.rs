@@ -9,22 +9,22 @@ use std::ops::Range;
 
 use recoded_code::engine::Error;
 
-use super::{ALIGNMENT, Launch, Plan, Work};
+use super::{ALIGNMENT, Launch, LaunchPlan, PlacedJob};
 use crate::job::Job;
 
-impl Plan {
+impl LaunchPlan {
     /// Adds the launches that invert: all small matrices in one, a block each; large ones by
     /// several blocks each if there are too few.
     pub(super) fn stage_inverses(
         &mut self,
-        works: &[Work],
+        works: &[PlacedJob],
         multiprocessors: u32,
     ) -> Result<(), Error> {
-        let is_large = |work: &&Work| work.job.columns >= SHARED_SIZE_MIN && work.inverts();
+        let is_large = |work: &&PlacedJob| work.job.columns >= SHARED_SIZE_MIN && work.inverts();
         let parts = works.iter().filter(is_large).map(|work| SHARES / work.job.columns as u64);
         let are_few = parts.sum::<u64>() <= 16 * u64::from(multiprocessors);
-        let is_shared = |work: &Work| are_few && is_large(&work);
-        let alone = |work: &Work| if is_shared(work) { None } else { work.invert() };
+        let is_shared = |work: &PlacedJob| are_few && is_large(&work);
+        let alone = |work: &PlacedJob| if is_shared(work) { None } else { work.invert() };
         self.stage("invert", works, alone)?;
         let largest = works.iter().filter(|work| is_shared(work)).map(|work| work.job.columns);
         let Some(largest) = largest.max() else { return Ok(()) };
@@ -34,7 +34,7 @@ impl Plan {
         }
         let each = Job::INVERSE_STATE_BYTES.next_multiple_of(ALIGNMENT);
         let state = Cell::new(first);
-        let shared = |work: &Work| {
+        let shared = |work: &PlacedJob| {
             let job = work.invert().filter(|_| is_shared(work))?;
             Some(Job { sources: state.replace(state.get() + each), ..job })
         };
@@ -94,13 +94,13 @@ mod tests {
     use super::*;
     use crate::job::TECHNIQUES;
 
-    fn inverses(sizes: &[usize], multiprocessors: u32) -> Plan {
+    fn inverses(sizes: &[usize], multiprocessors: u32) -> LaunchPlan {
         let jobs: Vec<_> = sizes.iter().map(|size| engine::Job::invert(*size)).collect();
         let bytes = |of: fn(&engine::Job) -> usize| jobs.iter().map(of).sum::<usize>();
         let input = bytes(engine::Job::input_bytes);
         let mut bundle = Bundle::new(input, bytes(engine::Job::output_bytes), jobs.len());
         jobs.iter().for_each(|job| assert!(bundle.push(*job, 0).is_ok()));
-        let mut plan = Plan::default();
+        let mut plan = LaunchPlan::default();
         let made = plan.make(&bundle, multiprocessors, |_, _| TECHNIQUES[0]);
         made.expect("a plan");
         plan

@@ -16,10 +16,10 @@ pub(super) struct Segments {
     start: u64,
     bytes: usize,
     /// In the order of their offsets.
-    kept: Vec<Kept>,
+    kept: Vec<KeptSegment>,
 }
 
-struct Kept {
+struct KeptSegment {
     segment: Weak<Segment>,
     offset: usize,
     bytes: usize,
@@ -39,7 +39,7 @@ impl Segments {
     /// The address of the rows, if the card has them.
     pub fn find(&self, segment: &Arc<Segment>) -> Option<u64> {
         // Nothing else can have the address while the weak pointer exists.
-        let same = |kept: &&Kept| kept.segment.as_ptr() == Arc::as_ptr(segment);
+        let same = |kept: &&KeptSegment| kept.segment.as_ptr() == Arc::as_ptr(segment);
         self.kept.iter().find(same).map(|kept| self.start + kept.offset as u64)
     }
 
@@ -56,7 +56,7 @@ impl Segments {
         let bytes = segment.bytes().next_multiple_of(BEAT_BYTES);
         let Some((place, offset)) = self.gap(bytes) else { return Ok(false) };
         memory.write(self.start + offset as u64, &segment.arena()[..segment.bytes()])?;
-        self.kept.insert(place, Kept { segment: Arc::downgrade(segment), offset, bytes });
+        self.kept.insert(place, KeptSegment { segment: Arc::downgrade(segment), offset, bytes });
         Ok(true)
     }
 

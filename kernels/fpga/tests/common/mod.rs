@@ -10,7 +10,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use recoded_fpga::layout::{Completion, Descriptor, field, flag, op};
 use recoded_fpga::sim::{MemoryModel, Simulation};
-use recoded_fpga::{Driver, Matrix, Options, Transport, append_tiles};
+use recoded_fpga::{Driver, DriverOptions, Matrix, Transport, append_tiles};
 use recoded_gf::{Field, Kernel};
 
 /// A generator from `RECODED_SEED`, or from `seed`; prints which.
@@ -63,7 +63,7 @@ const MEMORY_BYTES: usize = 48 << 20;
 const GUARD: u8 = 0xA5;
 
 impl Rig {
-    pub fn new(model: MemoryModel, options: Options, random: ChaCha8Rng) -> Self {
+    pub fn new(model: MemoryModel, options: DriverOptions, random: ChaCha8Rng) -> Self {
         let simulation = Simulation::new(model, MEMORY_BYTES + (1 << 20));
         let mut driver = Driver::open(simulation, options).expect("the card is there");
         let start = driver.transport().allocate(MEMORY_BYTES).expect("it has the memory");

@@ -31,7 +31,7 @@ impl Together {
     /// with bundles of a few hundred microseconds both end at the same time.
     #[must_use]
     pub fn run(&mut self, bundles: Vec<Bundle>) -> Vec<(Bundle, By)> {
-        let mut work = Work::new(bundles);
+        let mut work = BundleQueue::new(bundles);
         self.lifecycle.open_now();
         let mut last = Instant::now();
         while work.missing > 0 {
@@ -51,7 +51,7 @@ impl Together {
         work.done.into_iter().flatten().collect()
     }
 
-    fn feed_device(&mut self, work: &mut Work) {
+    fn feed_device(&mut self, work: &mut BundleQueue) {
         while self.has_device()
             && !self.lifecycle.is_full()
             && let Some((place, bundle)) = work.waiting.pop_front()
@@ -62,7 +62,7 @@ impl Together {
     }
 
     /// Gives the cores bundles, from the end, that the device would not finish any sooner.
-    fn feed_cores(&mut self, work: &mut Work) {
+    fn feed_cores(&mut self, work: &mut BundleQueue) {
         while work.at_cores.len() < CORES_DEPTH {
             if work.failed.is_empty() && !self.is_work_for_cores(work) {
                 return;
@@ -90,7 +90,7 @@ impl Together {
     }
 
     /// Whether the cores would finish the last bundle before the device has finished all others.
-    fn is_work_for_cores(&self, work: &Work) -> bool {
+    fn is_work_for_cores(&self, work: &BundleQueue) -> bool {
         let Some((_, last)) = work.waiting.back() else { return false };
         if !self.has_device() {
             return true;
@@ -104,7 +104,7 @@ impl Together {
     }
 
     /// Takes the results of either side.
-    fn collect(&mut self, work: &mut Work) {
+    fn collect(&mut self, work: &mut BundleQueue) {
         for finished in std::mem::take(&mut self.lifecycle.finished) {
             let (Taken::Bundle(place), mut bundle) = (finished.given, finished.bundle) else {
                 continue;
@@ -132,7 +132,7 @@ impl Together {
 }
 
 /// The bundles of a caller.
-struct Work {
+struct BundleQueue {
     /// Not assigned yet; the device takes the first, the cores the last.
     waiting: VecDeque<(usize, Bundle)>,
     /// For the cores: the device failed to do them.
@@ -155,7 +155,7 @@ struct Flight {
     sent: Instant,
 }
 
-impl Work {
+impl BundleQueue {
     fn new(bundles: Vec<Bundle>) -> Self {
         Self {
             done: bundles.iter().map(|_| None).collect(),

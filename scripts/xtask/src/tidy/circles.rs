@@ -75,7 +75,7 @@ pub fn module(folder: &str, path: &str) -> Option<Vec<String>> {
 pub fn uses(own: &[String], text: &str) -> Vec<Vec<String>> {
     // The compiler reports more about a file that cannot be parsed.
     let Ok(file) = syn::parse_file(text) else { return Vec::new() };
-    let mut found = Found { paths: Vec::new() };
+    let mut found = UsePaths { paths: Vec::new() };
     file.items.iter().filter(|item| !is_test(item)).for_each(|item| found.visit_item(item));
     let resolved = |path: Vec<String>| match path.split_first() {
         Some((first, rest)) if first == "crate" => Some(rest.to_vec()),
@@ -104,11 +104,11 @@ fn is_test(item: &Item) -> bool {
     }
 }
 
-struct Found {
+struct UsePaths {
     paths: Vec<Vec<String>>,
 }
 
-impl Found {
+impl UsePaths {
     fn add_tree(&mut self, before: &[String], tree: &UseTree) {
         let with = |name: &syn::Ident| [before, &[name.to_string()]].concat();
         match tree {
@@ -123,7 +123,7 @@ impl Found {
     }
 }
 
-impl<'ast> Visit<'ast> for Found {
+impl<'ast> Visit<'ast> for UsePaths {
     fn visit_item_use(&mut self, item: &'ast ItemUse) {
         self.add_tree(&[], &item.tree);
     }

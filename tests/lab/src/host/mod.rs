@@ -11,4 +11,4 @@ mod root;
 mod run;
 
 pub use packages::{Cache, Kernel};
-pub use run::{Report, Verdict, run};
+pub use run::{CaseReport, Verdict, run};

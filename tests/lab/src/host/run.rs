@@ -40,7 +40,7 @@ pub enum Verdict {
 
 /// The verdict on one case.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct CaseReport {
     /// Name of the case.
     pub case: &'static str,
     /// The verdict.
@@ -51,7 +51,7 @@ pub struct Report {
     pub before: Option<String>,
 }
 
-impl Report {
+impl CaseReport {
     /// The line that is printed.
     pub fn line(&self) -> String {
         let (case, seconds) = (self.case, self.seconds);
@@ -75,9 +75,12 @@ type Selected = (&'static Machine, Vec<&'static Case>);
 ///
 /// # Errors
 /// If a name matches no case, or a folder cannot be created.
-pub fn run(names: &[String], report: impl Fn(&Report) + Sync) -> Result<Vec<Report>, LabError> {
+pub fn run(
+    names: &[String],
+    report: impl Fn(&CaseReport) + Sync,
+) -> Result<Vec<CaseReport>, LabError> {
     let mut reports = run_all(select(names)?, &report);
-    let is_failed = |one: &Report| matches!(one.verdict, Verdict::Failed(_));
+    let is_failed = |one: &CaseReport| matches!(one.verdict, Verdict::Failed(_));
     if reports.iter().filter(|one| is_failed(one)).count() > AGAIN_MAX {
         return Ok(reports);
     }
@@ -88,7 +91,7 @@ pub fn run(names: &[String], report: impl Fn(&Report) + Sync) -> Result<Vec<Repo
         for second in run_all(select(&[first.case.to_owned()])?, &|_| ()) {
             if second.case == first.case {
                 let before = Some(reason.clone());
-                let second = Report { before, ..second };
+                let second = CaseReport { before, ..second };
                 report(&second);
                 *first = second;
                 break;
@@ -99,12 +102,12 @@ pub fn run(names: &[String], report: impl Fn(&Report) + Sync) -> Result<Vec<Repo
 }
 
 /// Runs cases once.
-fn run_all(selected: Vec<Selected>, report: &(impl Fn(&Report) + Sync)) -> Vec<Report> {
+fn run_all(selected: Vec<Selected>, report: &(impl Fn(&CaseReport) + Sync)) -> Vec<CaseReport> {
     let (idle, busy): (Vec<Selected>, Vec<Selected>) =
         selected.into_iter().partition(|(machine, _)| machine.waits);
     let waiting = Mutex::new(busy);
     let reports = Mutex::new(Vec::new());
-    let tell = |one: Report| {
+    let tell = |one: CaseReport| {
         report(&one);
         reports.lock().unwrap_or_else(|lock| lock.into_inner()).push(one);
     };
@@ -150,7 +153,7 @@ fn select(names: &[String]) -> Result<Vec<Selected>, LabError> {
     Ok(selected)
 }
 
-fn run_machine(machine: &'static Machine, cases: &[&'static Case], tell: &impl Fn(Report)) {
+fn run_machine(machine: &'static Machine, cases: &[&'static Case], tell: &impl Fn(CaseReport)) {
     let folder = target().join("run").join(format!("{}-{}", std::process::id(), machine.name));
     let mut stalled = false;
     loop {
@@ -181,9 +184,9 @@ fn run_machine(machine: &'static Machine, cases: &[&'static Case], tell: &impl F
     let _ = fs::remove_dir_all(&folder);
 }
 
-fn tell_all(cases: &[&'static Case], verdict: &Verdict, tell: &impl Fn(Report)) {
+fn tell_all(cases: &[&'static Case], verdict: &Verdict, tell: &impl Fn(CaseReport)) {
     for case in cases {
-        tell(Report { case: case.name, verdict: verdict.clone(), seconds: 0.0, before: None });
+        tell(CaseReport { case: case.name, verdict: verdict.clone(), seconds: 0.0, before: None });
     }
 }
 
@@ -199,7 +202,7 @@ fn boot(
     machine: &'static Machine,
     cases: &[&'static Case],
     folder: &Path,
-    tell: &impl Fn(Report),
+    tell: &impl Fn(CaseReport),
 ) -> Result<Boot, LabError> {
     if folder.exists() {
         fs::remove_dir_all(folder).map_err(LabError::file(folder))?;
@@ -244,7 +247,7 @@ fn report_of(
     left: &mut Vec<&'static Case>,
     folder: &Path,
     machine: &Machine,
-) -> Option<Report> {
+) -> Option<CaseReport> {
     let (result, verdict): (&CaseResult, fn(String) -> Verdict) = match line {
         Line::Passed(result) => (result, Verdict::Passed),
         Line::Failed(result) => (result, Verdict::Failed),
@@ -257,7 +260,7 @@ fn report_of(
     if let Verdict::Failed(reason) = &mut verdict {
         reason.push_str(&format!(" (logs: {})", keep(folder, machine).display()));
     }
-    Some(Report { case: case.name, verdict, seconds: result.seconds, before: None })
+    Some(CaseReport { case: case.name, verdict, seconds: result.seconds, before: None })
 }
 
 /// Copies logs and configurations of a machine to where they stay.

@@ -6,7 +6,7 @@ use recoded_network::{Network, Path};
 use serde::Serialize;
 
 /// State of a box.
-pub enum Seen {
+pub enum BoxState {
     /// Not known yet, or not among the boxes that `--only` names.
     NotAsked,
     /// It does not answer; the reason.
@@ -17,19 +17,19 @@ pub enum Seen {
     Up(Box<State>),
 }
 
-impl Seen {
+impl BoxState {
     fn word(&self) -> &'static str {
         match self {
-            Seen::NotAsked => "not asked",
-            Seen::NoAnswer(_) => "no answer",
-            Seen::NoDaemon(_) => "no daemon",
-            Seen::Up(_) => "up",
+            BoxState::NotAsked => "not asked",
+            BoxState::NoAnswer(_) => "no answer",
+            BoxState::NoDaemon(_) => "no daemon",
+            BoxState::Up(_) => "up",
         }
     }
 
     fn state(&self) -> Option<&State> {
         match self {
-            Seen::Up(state) => Some(state),
+            BoxState::Up(state) => Some(state),
             _ => None,
         }
     }
@@ -47,7 +47,7 @@ pub struct Map {
     network: String,
     nodes: Vec<Node>,
     links: Vec<Link>,
-    flows: Vec<Way>,
+    flows: Vec<FlowRoute>,
 }
 
 #[derive(Debug, PartialEq, Serialize)]
@@ -69,7 +69,7 @@ struct Link {
 
 /// A flow along one way.
 #[derive(Debug, PartialEq, Serialize)]
-struct Way {
+struct FlowRoute {
     id: u32,
     /// Indices of nodes, source first.
     nodes: Vec<usize>,
@@ -90,20 +90,20 @@ struct Way {
 impl Map {
     /// Before any box was queried.
     pub fn begin(network: &Network) -> Map {
-        let seen: Vec<Seen> = network.nodes.iter().map(|_| Seen::NotAsked).collect();
+        let seen: Vec<BoxState> = network.nodes.iter().map(|_| BoxState::NotAsked).collect();
         Map::of(network, &seen)
     }
 
     /// Builds the map from the state of each node, in their order.
-    pub fn of(network: &Network, seen: &[Seen]) -> Map {
+    pub fn of(network: &Network, seen: &[BoxState]) -> Map {
         let nodes = network.nodes.iter().zip(seen).map(|(node, seen)| Node {
             name: node.name.clone(),
             host: node.host.clone(),
             state: seen.word(),
             version: seen.state().map(|state| state.version.clone()),
             why: match seen {
-                Seen::NoAnswer(why) | Seen::NoDaemon(why) => why.clone(),
-                Seen::NotAsked | Seen::Up(_) => String::new(),
+                BoxState::NoAnswer(why) | BoxState::NoDaemon(why) => why.clone(),
+                BoxState::NotAsked | BoxState::Up(_) => String::new(),
             },
         });
         let links = network.links.iter().map(|link| Link {
@@ -120,7 +120,7 @@ impl Map {
 }
 
 /// Each way of a path, and the return path if it has one receiver.
-fn ways(path: &Path, seen: &[Seen]) -> Vec<Way> {
+fn ways(path: &Path, seen: &[BoxState]) -> Vec<FlowRoute> {
     let there = path.ways.iter().map(|nodes| way(path.id, nodes.clone(), seen));
     let turned = path.ways.iter().filter(|_| path.receivers().len() == 1);
     let turned = turned.map(|nodes| nodes.iter().rev().copied().collect());
@@ -128,12 +128,12 @@ fn ways(path: &Path, seen: &[Seen]) -> Vec<Way> {
     there.chain(back).collect()
 }
 
-fn way(id: u32, nodes: Vec<usize>, seen: &[Seen]) -> Way {
+fn way(id: u32, nodes: Vec<usize>, seen: &[BoxState]) -> FlowRoute {
     let at = |node: Option<&usize>, role| node.and_then(|node| seen[*node].flow(id, role));
     let (source, sink) = (at(nodes.first(), "source"), at(nodes.last(), "sink"));
     let remote = source.and_then(|flow| flow.remote.as_ref());
     let code = source.or(sink).map(|flow| flow.code.clone());
-    Way {
+    FlowRoute {
         id,
         state: source.and_then(|flow| flow.state.clone()),
         code: code.filter(|code| !code.is_empty()),
@@ -149,7 +149,7 @@ fn way(id: u32, nodes: Vec<usize>, seen: &[Seen]) -> Way {
 
 /// The loss of one link: as the next node reports it to the previous one, otherwise as the next
 /// node counts it, otherwise as reported to the source.
-fn loss(id: u32, nodes: &[usize], hop: usize, seen: &[Seen]) -> Option<f64> {
+fn loss(id: u32, nodes: &[usize], hop: usize, seen: &[BoxState]) -> Option<f64> {
     let role = |place: usize| match place {
         0 => "source",
         place if place + 1 == nodes.len() => "sink",
@@ -181,8 +181,8 @@ mod tests {
         [[path]]\nfrom = \"a\"\nvia = [\"b\"]\nto = \"c\"\n\
         tunnel = [\"10.99.0.1/24\", \"10.99.0.2/24\"]\n";
 
-    fn up(flows: Vec<Flow>) -> Seen {
-        Seen::Up(Box::new(State { flows, ..fixed::state() }))
+    fn up(flows: Vec<Flow>) -> BoxState {
+        BoxState::Up(Box::new(State { flows, ..fixed::state() }))
     }
 
     #[test]
@@ -204,7 +204,7 @@ mod tests {
         // For flow 2, only the relay has more than its id.
         let seen = [
             up(vec![source]),
-            Seen::NoDaemon("no daemon answers".into()),
+            BoxState::NoDaemon("no daemon answers".into()),
             up(vec![sink, flow(2, "sink")]),
         ];
         let map = Map::of(&network, &seen);

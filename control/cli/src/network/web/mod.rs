@@ -16,7 +16,7 @@ mod server;
 use super::Boxes;
 use super::ssh::{Answer, NoAnswer};
 use super::status::{refused, values};
-use map::{Map, Seen};
+use map::{BoxState, Map};
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -88,25 +88,25 @@ fn text(map: &Map) -> Result<Arc<str>, crate::Failure> {
 /// Queries all boxes.
 fn look(boxes: &Boxes) -> Result<Map, crate::Failure> {
     let answers = boxes.ask(|place| place.ask(true, "show"))?;
-    let mut seen: Vec<Seen> = boxes.network.nodes.iter().map(|_| Seen::NotAsked).collect();
+    let mut seen: Vec<BoxState> = boxes.network.nodes.iter().map(|_| BoxState::NotAsked).collect();
     for (index, answer) in boxes.chosen.iter().zip(answers) {
         seen[*index] = seen_by(answer);
     }
     Ok(Map::of(&boxes.network, &seen))
 }
 
-fn seen_by(answer: Result<Answer, NoAnswer>) -> Seen {
+fn seen_by(answer: Result<Answer, NoAnswer>) -> BoxState {
     let answer = match answer {
         Ok(answer) => answer,
-        Err(NoAnswer { cause, cure }) => return Seen::NoAnswer(format!("{cause}: {cure}")),
+        Err(NoAnswer { cause, cure }) => return BoxState::NoAnswer(format!("{cause}: {cure}")),
     };
     let state = values(&answer.text).into_iter().next();
     match state.and_then(|state| serde_json::from_value(state).ok()) {
-        Some(state) if answer.code == 0 => Seen::Up(Box::new(state)),
+        Some(state) if answer.code == 0 => BoxState::Up(Box::new(state)),
         _ => {
             let (cause, cure) = refused(&answer);
             let between = if cure.is_empty() { "" } else { ": " };
-            Seen::NoDaemon(format!("{cause}{between}{cure}"))
+            BoxState::NoDaemon(format!("{cause}{between}{cure}"))
         }
     }
 }

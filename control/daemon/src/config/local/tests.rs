@@ -1,7 +1,7 @@
 //! Address family of links without a configured `local`, and independence of such a file from its
 //! host.
 
-use super::super::names::Found;
+use super::super::names::Resolution;
 use super::*;
 use crate::config::Config;
 use crate::config::tests::{HEAD, RELAY};
@@ -51,7 +51,10 @@ fn neighbours_by_name_give_the_family_that_they_share_with_the_interface() {
             texts.iter().map(|text| text.parse().expect("an address")).collect::<Vec<IpAddr>>()
         };
         let found = known.iter().map(|(name, texts)| {
-            ((*name).to_owned(), Found { addresses: addresses(texts), ..Found::default() })
+            (
+                (*name).to_owned(),
+                Resolution { addresses: addresses(texts), ..Resolution::default() },
+            )
         });
         Names { hosts: found.collect(), ..Names::default() }
     };

@@ -5,14 +5,14 @@ use std::fs;
 
 const FILE: &str = include_str!("../../../recoded.toml");
 
-struct Kept {
+struct KeptTest {
     folder: tempfile::TempDir,
     keeper: std::sync::Arc<Keeper>,
     client: Client,
     runtime: tokio::runtime::Runtime,
 }
 
-impl Kept {
+impl KeptTest {
     /// Applies a configuration; returns its number.
     fn bring(&self, coming: Coming, text: String, shown: String) -> Result<u64, ControlError> {
         let taken = self.runtime.block_on(self.client.in_force(coming, text, shown));
@@ -20,7 +20,7 @@ impl Kept {
     }
 }
 
-fn kept() -> Kept {
+fn kept() -> KeptTest {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("recoded.toml");
     fs::write(&path, FILE).unwrap();
@@ -30,7 +30,7 @@ fn kept() -> Kept {
     let serving = keeper.clone();
     std::thread::spawn(move || serving.serve(&server));
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    Kept { folder, keeper, client: Client::new(client), runtime }
+    KeptTest { folder, keeper, client: Client::new(client), runtime }
 }
 
 fn by(cause: Cause, confirm_seconds: Option<u64>) -> Coming {

@@ -25,7 +25,7 @@ const BURST_NANOS: Nanos = 1_500_000;
 /// The last report of a neighbour: packets received and the arrival time, and the send time of the
 /// last packet.
 #[derive(Copy, Clone, Default)]
-struct Report {
+struct ArrivalReport {
     at: Nanos,
     sent_at: Nanos,
     number: u32,
@@ -37,10 +37,10 @@ struct Ours {
     rate: Rate,
     next: u32,
     free_at: Nanos,
-    came: Report,
+    came: ArrivalReport,
     reported_at: Nanos,
     /// The report at the start of the current sample, and the minimum queue since.
-    from: Report,
+    from: ArrivalReport,
     least: Nanos,
     round_trip: Option<Nanos>,
     /// The minimum delay of the current and the previous period, when the current one began, and
@@ -56,9 +56,9 @@ impl Ours {
             rate: Rate::new(),
             next: 0,
             free_at: 0,
-            came: Report::default(),
+            came: ArrivalReport::default(),
             reported_at: 0,
-            from: Report::default(),
+            from: ArrivalReport::default(),
             least: Nanos::MAX,
             round_trip: None,
             ways: (Nanos::MAX, Nanos::MAX),
@@ -77,7 +77,7 @@ impl Ours {
         took - self.ways.0.min(self.ways.1)
     }
 
-    fn hear(&mut self, report: Report, now: Nanos) {
+    fn hear(&mut self, report: ArrivalReport, now: Nanos) {
         let queue = self.queue(report.at - report.sent_at, now);
         let mean = self.round_trip.unwrap_or(now - report.sent_at);
         let mean = mean - mean / 8 + (now - report.sent_at) / 8;
@@ -116,7 +116,7 @@ enum What {
     Wake,
     /// A packet arrived that was sent at this time.
     Came(u32, Nanos),
-    Reported(Report),
+    Reported(ArrivalReport),
     Acked(u64),
 }
 
@@ -231,7 +231,8 @@ impl World {
             (What::Came(number, sent_at), Flow::Ours(ours)) => {
                 self.came[index] += 1;
                 self.waited += now - sent_at - way;
-                ours.came = Report { at: now, sent_at, number, packets: ours.came.packets + 1 };
+                ours.came =
+                    ArrivalReport { at: now, sent_at, number, packets: ours.came.packets + 1 };
                 let report = ours.came;
                 if now >= ours.reported_at + REPORT_NANOS {
                     ours.reported_at = now;

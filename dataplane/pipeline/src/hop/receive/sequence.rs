@@ -49,7 +49,7 @@ pub(crate) enum Arrived {
 
 /// The numbers seen.
 #[derive(Clone, Debug)]
-struct Seen {
+struct ReceivedNumbers {
     newest: u32,
     /// Bit `number % WINDOW`: whether a number of the window was seen.
     seen: [u64; WORDS],
@@ -65,7 +65,7 @@ struct Strength {
 /// A sequence of consecutive numbers.
 #[derive(Clone, Debug)]
 struct Life {
-    seen: Seen,
+    seen: ReceivedNumbers,
     strength: Strength,
     heard_at: Nanos,
 }
@@ -96,7 +96,7 @@ impl Sequences {
             return arrived;
         }
         let Some(strength) = self.try_out(number, now) else { return Arrived::Replayed };
-        self.begin(Life { seen: Seen::starting(number), strength, heard_at: now });
+        self.begin(Life { seen: ReceivedNumbers::starting(number), strength, heard_at: now });
         Arrived::First
     }
 
@@ -159,7 +159,7 @@ impl Strength {
     }
 }
 
-impl Seen {
+impl ReceivedNumbers {
     fn starting(number: u32) -> Self {
         let mut seen = Self { newest: number, seen: [0; WORDS] };
         seen.set(number);

@@ -15,7 +15,7 @@ use crate::env::egress::Egress;
 use crate::env::io::Io;
 use crate::env::plan_schedule::PlanSchedule;
 use crate::plan;
-use crate::plan::recode::{BATCH_SIZE_MAX, Basis, Plan};
+use crate::plan::recode::{BATCH_SIZE_MAX, Basis, RecodingPlan as Plan};
 use recoded_code::theory::Recoding;
 use recoded_gf::FieldOrder;
 use recoded_wire::frames::Frames;

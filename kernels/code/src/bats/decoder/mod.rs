@@ -25,7 +25,7 @@ use crate::bats::payloads::Payloads;
 pub use effort::Effort;
 use received::Received;
 use solver::Solver;
-use system::{State, System};
+use system::{IntermediateState, System};
 
 /// Batches that failing plans may examine for each innovative packet: a plan examines all batches
 /// received for the block, some hundred times.
@@ -375,7 +375,7 @@ impl Decoder {
     pub fn is_decoded(&self, symbol: usize) -> bool {
         symbol < self.system.symbols()
             && match self.system.state(symbol) {
-                State::Known => self.solver.has_followed(&self.system),
+                IntermediateState::Known => self.solver.has_followed(&self.system),
                 _ => self.is_complete(),
             }
     }

@@ -15,7 +15,7 @@
 use crate::bats::code::Code;
 use crate::bats::decoder::effort::Effort;
 use crate::bats::decoder::received::Received;
-use crate::bats::decoder::system::{Constraint, Origin, State, Step, System};
+use crate::bats::decoder::system::{Constraint, IntermediateState, Origin, Step, System};
 use crate::bats::params::BATCH_SIZE_MAX;
 use crate::bats::payloads::{Operand, Payloads};
 use std::ops::Range;
@@ -304,8 +304,9 @@ impl Solver {
         let Some(precode) = code.precode() else { return Ok(true) };
         let factors = precode.hdpc_row(row);
         let own = (factors.len() + row) as u16;
-        let is_settled =
-            |symbol: u16| !matches!(system.state(usize::from(symbol)), State::Inactive(_));
+        let is_settled = |symbol: u16| {
+            !matches!(system.state(usize::from(symbol)), IntermediateState::Inactive(_))
+        };
         loop {
             let terms = factors.iter().copied().enumerate().map(|(symbol, c)| (symbol as u16, c));
             let terms = terms.chain([(own, 1)]).filter(|(symbol, _)| is_settled(*symbol));
@@ -415,7 +416,8 @@ impl Solver {
         }
         let others = system.columns(step)[usize::from(step.pivots)..].iter().enumerate();
         for (place, &symbol) in others {
-            let is_inactive = matches!(system.state(usize::from(symbol)), State::Inactive(_));
+            let is_inactive =
+                matches!(system.state(usize::from(symbol)), IntermediateState::Inactive(_));
             if with == With::All || !is_inactive {
                 self.sources.push(Operand::Symbol(symbol));
                 self.picked.push(place as u16);

@@ -7,15 +7,15 @@ use core::arch::aarch64::{
 };
 use std::arch::is_aarch64_feature_detected;
 
-use super::{Way, padded};
+use super::{CarryLessMethod, padded};
 
-pub(super) const BYTES: Way = Way {
+pub(super) const BYTES: CarryLessMethod = CarryLessMethod {
     name: "pmull-bytes",
     is_available: || is_aarch64_feature_detected!("neon"),
     sum: sum_by_bytes,
 };
 
-pub(super) const PMULL: Way = Way {
+pub(super) const PMULL: CarryLessMethod = CarryLessMethod {
     name: "pmull",
     is_available: || is_aarch64_feature_detected!("neon") && is_aarch64_feature_detected!("aes"),
     sum,

@@ -10,7 +10,7 @@ mod aarch64;
 mod x86_64;
 
 /// Methods compiled into this build, slowest first.
-pub(crate) static WAYS: &[Way] = &[
+pub(crate) static WAYS: &[CarryLessMethod] = &[
     portable::WAY,
     #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
     aarch64::BYTES,
@@ -23,14 +23,14 @@ pub(crate) static WAYS: &[Way] = &[
 ];
 
 /// One method. `sum` may only be called when `is_available` has returned true.
-pub(crate) struct Way {
+pub(crate) struct CarryLessMethod {
     pub name: &'static str,
     is_available: fn() -> bool,
     /// Sum over a message and a key as long as its whole blocks of 16 bytes.
     sum: unsafe fn(key: &[u8], message: &[u8]) -> u128,
 }
 
-impl Way {
+impl CarryLessMethod {
     /// The method, if this CPU has it.
     pub fn detect(&'static self) -> Option<Available> {
         (self.is_available)().then_some(Available(self))
@@ -39,13 +39,13 @@ impl Way {
 
 /// A method that was detected on this CPU.
 #[derive(Copy, Clone)]
-pub(crate) struct Available(&'static Way);
+pub(crate) struct Available(&'static CarryLessMethod);
 
 impl Available {
     /// The method that every CPU has.
     pub const PORTABLE: Self = Self(&WAYS[0]);
 
-    pub fn way(self) -> &'static Way {
+    pub fn way(self) -> &'static CarryLessMethod {
         self.0
     }
 

@@ -1,9 +1,10 @@
 //! Integer multiplication with holes: of every fourth bit at a time, so that carries end in bits
 //! that are masked out. Its time depends on no bit (Pornin, BearSSL, `ghash_ctmul64`).
 
-use super::{Way, padded};
+use super::{CarryLessMethod, padded};
 
-pub(super) const WAY: Way = Way { name: "portable", is_available: || true, sum };
+pub(super) const WAY: CarryLessMethod =
+    CarryLessMethod { name: "portable", is_available: || true, sum };
 
 fn sum(key: &[u8], message: &[u8]) -> u128 {
     let (keys, _) = key.as_chunks::<16>();

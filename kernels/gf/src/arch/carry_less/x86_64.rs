@@ -7,15 +7,15 @@ use core::arch::x86_64::{
 };
 use std::arch::is_x86_feature_detected;
 
-use super::{Way, padded};
+use super::{CarryLessMethod, padded};
 
-pub(super) const SSE: Way = Way {
+pub(super) const SSE: CarryLessMethod = CarryLessMethod {
     name: "pclmulqdq",
     is_available: || is_x86_feature_detected!("pclmulqdq") && is_x86_feature_detected!("sse2"),
     sum,
 };
 
-pub(super) const AVX512: Way = Way {
+pub(super) const AVX512: CarryLessMethod = CarryLessMethod {
     name: "avx512-vpclmulqdq",
     is_available: || {
         is_x86_feature_detected!("avx512f")

@@ -3,7 +3,9 @@
 use crate::bats::code::Code;
 use crate::bats::decoder::effort::Effort;
 use crate::bats::decoder::received::Received;
-use crate::bats::decoder::system::{Group, Origin, State, Step, System, TooManyInactive, Work};
+use crate::bats::decoder::system::{
+    EliminationScratch, Group, IntermediateState, Origin, Step, System, TooManyInactive,
+};
 use recoded_gf::inverse;
 
 impl System {
@@ -33,13 +35,14 @@ impl System {
         for index in 0..usize::from(step.degree) {
             let symbol = self.columns[columns.clone()][index];
             if index >= usize::from(step.pivots)
-                && self.states[usize::from(symbol)] == State::Unknown
+                && self.states[usize::from(symbol)] == IntermediateState::Unknown
             {
                 self.inactivate(symbol)?;
             }
             self.weights[usize::from(symbol)] -= 1;
         }
-        let state = if may_inactivate { State::Resolved } else { State::Known };
+        let state =
+            if may_inactivate { IntermediateState::Resolved } else { IntermediateState::Known };
         for index in 0..usize::from(step.pivots) {
             self.settle(self.columns[columns.clone()][index], state);
         }
@@ -51,11 +54,11 @@ impl System {
     fn order_columns(&mut self, group: usize) {
         let Group { first_edge, degree, .. } = self.groups[group];
         let edges = &self.edges[first_edge as usize..][..usize::from(degree)];
-        let Work { keys, order, .. } = &mut self.work;
+        let EliminationScratch { keys, order, .. } = &mut self.work;
         keys.clear();
         keys.extend(edges.iter().zip(0_u64..).map(|(edge, column)| {
             let symbol = usize::from(edge.symbol);
-            let is_settled = self.states[symbol] != State::Unknown;
+            let is_settled = self.states[symbol] != IntermediateState::Unknown;
             u64::from(is_settled) << 32 | u64::from(self.weights[symbol]) << 16 | column
         }));
         keys.sort_unstable();
@@ -69,7 +72,7 @@ impl System {
         let Group { origin, degree, rank, .. } = self.groups[group];
         let (degree, rank) = (usize::from(degree), usize::from(rank));
         let stride = degree + rank;
-        let Work { batch: contents, rows, order, fresh, .. } = &mut self.work;
+        let EliminationScratch { batch: contents, rows, order, fresh, .. } = &mut self.work;
         rows[..rank * stride].fill(0);
         match origin {
             Origin::Ldpc(_) => rows[..degree].fill(1),
@@ -108,7 +111,7 @@ impl System {
     /// Gauss-Jordan elimination of the first `unknown` columns of `work.rows`; `work.pivots` are
     /// the columns led, by row.
     fn eliminate(&mut self, equations: usize, unknown: usize) {
-        let Work { rows, fresh, order, pivots, others, .. } = &mut self.work;
+        let EliminationScratch { rows, fresh, order, pivots, others, .. } = &mut self.work;
         let stride = order.len() + equations;
         let (rows, fresh) = (&mut rows[..equations * stride], &mut fresh[..stride]);
         pivots.clear();
@@ -137,7 +140,7 @@ impl System {
 
     /// Stores the eliminated equations of a group.
     fn append_step(&mut self, group: usize, equations: usize) -> Step {
-        let Work { rows, order, pivots, others, .. } = &self.work;
+        let EliminationScratch { rows, order, pivots, others, .. } = &self.work;
         let group = &mut self.groups[group];
         group.is_done = true;
         let step = Step {

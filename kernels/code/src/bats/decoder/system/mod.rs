@@ -31,7 +31,7 @@ pub(super) const COLUMNS_MAX: usize = DEGREE_MAX + BATCH_SIZE_MAX;
 
 /// State of an intermediate symbol.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) enum State {
+pub(super) enum IntermediateState {
     Unknown,
     /// Follows from packets only.
     Known,
@@ -121,7 +121,7 @@ pub(super) struct System {
     kernel: &'static Kernel,
     inactive_max: usize,
     symbols: usize,
-    states: Vec<State>,
+    states: Vec<IntermediateState>,
     /// Symbols known or resolved.
     settled: usize,
     groups: Vec<Group>,
@@ -145,11 +145,11 @@ pub(super) struct System {
     dependence: Vec<u8>,
     elimination: Elimination,
     constraints: Vec<Constraint>,
-    work: Work,
+    work: EliminationScratch,
 }
 
 /// Scratch of one elimination.
-struct Work {
+struct EliminationScratch {
     batch: Batch,
     rows: Vec<u8>,
     fresh: Vec<u8>,
@@ -188,7 +188,7 @@ impl System {
             dependence: vec![0; symbols * inactive_max],
             elimination: Elimination::new(inactive_max.max(1)),
             constraints: Vec::with_capacity(inactive_max),
-            work: Work {
+            work: EliminationScratch {
                 batch: Batch::new(),
                 rows: vec![0; size * (degree + size)],
                 fresh: vec![0; degree + size],
@@ -210,7 +210,7 @@ impl System {
     pub(super) fn reset(&mut self, code: &Code) {
         self.symbols = code.intermediate_symbols();
         self.states.clear();
-        self.states.resize(self.symbols, State::Unknown);
+        self.states.resize(self.symbols, IntermediateState::Unknown);
         self.settled = 0;
         self.groups.clear();
         self.edges.clear();
@@ -238,7 +238,7 @@ impl System {
         self.symbols
     }
 
-    pub(super) fn state(&self, symbol: usize) -> State {
+    pub(super) fn state(&self, symbol: usize) -> IntermediateState {
         self.states[symbol]
     }
 
@@ -297,10 +297,10 @@ impl System {
     pub(super) fn decodable(&self, source_symbols: usize) -> usize {
         let is_tied = |number: usize| self.elimination.is_decoded(number);
         let follows = |symbol: &usize| match self.states[*symbol] {
-            State::Unknown => false,
-            State::Known => true,
-            State::Inactive(number) => is_tied(usize::from(number)),
-            State::Resolved => {
+            IntermediateState::Unknown => false,
+            IntermediateState::Known => true,
+            IntermediateState::Inactive(number) => is_tied(usize::from(number)),
+            IntermediateState::Resolved => {
                 let terms = self.dependence(*symbol as u16).iter().enumerate();
                 terms.filter(|(_, term)| **term != 0).all(|(number, _)| is_tied(number))
             }
@@ -357,7 +357,7 @@ impl System {
             self.heads[at] = self.edges.len() as u32;
             self.weights[at] += 1;
             self.edges.push(edge);
-            unknown += u16::from(self.states[at] == State::Unknown);
+            unknown += u16::from(self.states[at] == IntermediateState::Unknown);
         }
         let degree = symbols.len() as u16;
         let failed_at = 0;
@@ -395,9 +395,9 @@ impl System {
     }
 
     /// Sets the state of an unknown symbol.
-    fn settle(&mut self, symbol: u16, state: State) {
+    fn settle(&mut self, symbol: u16, state: IntermediateState) {
         self.states[usize::from(symbol)] = state;
-        self.settled += usize::from(!matches!(state, State::Inactive(_)));
+        self.settled += usize::from(!matches!(state, IntermediateState::Inactive(_)));
         let mut next = self.heads[usize::from(symbol)];
         while let Some(edge) = self.edges.get(next as usize) {
             let group = &mut self.groups[usize::from(edge.group)];

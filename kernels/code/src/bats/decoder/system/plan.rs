@@ -4,7 +4,8 @@ use crate::bats::code::Code;
 use crate::bats::decoder::effort::Effort;
 use crate::bats::decoder::received::Received;
 use crate::bats::decoder::system::{
-    Constraint, Edge, Group, Origin, State, Step, System, TooManyInactive, Work,
+    Constraint, Edge, EliminationScratch, Group, IntermediateState, Origin, Step, System,
+    TooManyInactive,
 };
 
 /// Symbols whose dependence is cleared at a time: at most a megabyte.
@@ -110,7 +111,7 @@ impl System {
     /// Inactivates the symbols that are still unknown.
     fn inactivate_rest(&mut self) -> Result<(), TooManyInactive> {
         for symbol in 0..self.symbols {
-            if self.states[symbol] == State::Unknown {
+            if self.states[symbol] == IntermediateState::Unknown {
                 self.inactivate(symbol as u16)?;
             }
         }
@@ -119,8 +120,8 @@ impl System {
 
     fn undo_plan(&mut self) {
         for state in &mut self.states {
-            if matches!(state, State::Resolved | State::Inactive(_)) {
-                *state = State::Unknown;
+            if matches!(state, IntermediateState::Resolved | IntermediateState::Inactive(_)) {
+                *state = IntermediateState::Unknown;
             }
         }
         for step in self.steps.drain(self.peeled..) {
@@ -132,11 +133,13 @@ impl System {
             };
             self.groups[group].is_done = false;
         }
-        self.settled = self.states.iter().filter(|state| **state == State::Known).count();
+        self.settled =
+            self.states.iter().filter(|state| **state == IntermediateState::Known).count();
         self.weights.fill(0);
         for group in self.groups.iter_mut() {
             let edges = &self.edges[group.first_edge as usize..][..usize::from(group.degree)];
-            let is_unknown = |edge: &&Edge| self.states[usize::from(edge.symbol)] == State::Unknown;
+            let is_unknown =
+                |edge: &&Edge| self.states[usize::from(edge.symbol)] == IntermediateState::Unknown;
             group.unknown = edges.iter().filter(is_unknown).count() as u16;
             for edge in edges.iter().filter(|_| !group.is_done) {
                 self.weights[usize::from(edge.symbol)] += 1;
@@ -236,7 +239,7 @@ impl System {
             if effort.is_spent() && row > first {
                 return Some(row);
             }
-            let Work { row: sum, gathered, .. } = &mut self.work;
+            let EliminationScratch { row: sum, gathered, .. } = &mut self.work;
             sum[..width].fill(0);
             let start = step.matrix as usize + row * step.stride();
             let factors = &self.matrices[start..start + step.others()];
@@ -279,7 +282,7 @@ impl System {
         }
         self.inactive.push(symbol);
         self.dependence[usize::from(symbol) * self.inactive_max + number] = 1;
-        self.settle(symbol, State::Inactive(number as u16));
+        self.settle(symbol, IntermediateState::Inactive(number as u16));
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! Memory of a system.
 
 use crate::bats::batch::DEGREE_MAX;
-use crate::bats::decoder::system::{Edge, Group, State, Step};
+use crate::bats::decoder::system::{Edge, Group, IntermediateState, Step};
 use crate::bats::params::Limits;
 use crate::bats::precode::Precode;
 
@@ -37,7 +37,7 @@ impl Room {
     }
 
     pub(super) fn bytes(&self, limits: Limits) -> usize {
-        let per_symbol = size_of::<State>() + size_of::<u32>() + size_of::<u16>();
+        let per_symbol = size_of::<IntermediateState>() + size_of::<u32>() + size_of::<u16>();
         self.symbols * (per_symbol + limits.inactive_max)
             + self.groups * size_of::<Group>()
             + self.edges * size_of::<Edge>()

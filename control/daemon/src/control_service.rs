@@ -19,7 +19,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::Notify;
 
 /// An active configuration that the next process starts with.
-pub struct Kept<D> {
+pub struct ControlService<D> {
     live: Live<D>,
     keeper: Client,
     events: events::Client,
@@ -30,7 +30,7 @@ pub struct Kept<D> {
     metrics: Rc<Listeners>,
 }
 
-impl<D: Dataplane> Kept<D> {
+impl<D: Dataplane> ControlService<D> {
     /// `replaced` is notified when another process must take over, and `view` follows every change.
     pub fn new(
         live: Live<D>,
@@ -38,14 +38,14 @@ impl<D: Dataplane> Kept<D> {
         events: events::Client,
         replaced: Rc<Notify>,
         view: Rc<RefCell<View>>,
-    ) -> Kept<D> {
-        Kept { live, keeper, events, replaced, view, metrics: Rc::default() }
+    ) -> ControlService<D> {
+        ControlService { live, keeper, events, replaced, view, metrics: Rc::default() }
     }
 
     /// Adds the listeners for metrics, which follow every change.
     #[must_use]
-    pub fn serving(self, metrics: Rc<Listeners>) -> Kept<D> {
-        Kept { metrics, ..self }
+    pub fn serving(self, metrics: Rc<Listeners>) -> ControlService<D> {
+        ControlService { metrics, ..self }
     }
 
     fn show(&self) {
@@ -213,7 +213,7 @@ fn needs_stop(changes: &[Change]) -> ControlError {
     ControlError::Refused { reason }
 }
 
-impl<D: Dataplane> Backend for Kept<D> {
+impl<D: Dataplane> Backend for ControlService<D> {
     fn version(&self) -> Version {
         self.live.version()
     }
