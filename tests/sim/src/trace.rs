@@ -4,7 +4,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 
 use recoded_wire::feedback::{Item, items};
-use recoded_wire::header::Flags;
+use recoded_wire::header::{Flags, PacketType};
 use recoded_wire::parse::{Packet, parse};
 use recoded_wire::stream::StreamBody;
 
@@ -168,7 +168,8 @@ impl fmt::Display for Payload<'_> {
             ", shard {}, epoch {}, hop {}, sequence {}",
             header.shard, header.epoch, header.hop_index, header.link_sequence
         )?;
-        let set = FLAGS.into_iter().filter(|(mask, _)| header.flags.has(*mask));
+        let flags = if header.packet_type == PacketType::Stream { STREAM_FLAGS } else { FLAGS };
+        let set = flags.into_iter().filter(|(mask, _)| header.flags.has(*mask));
         set.map(|(_, name)| name).try_for_each(|name| f.write_str(name))
     }
 }
@@ -180,4 +181,11 @@ const FLAGS: [(u8, &str); 5] = [
     (Flags::REPAIR, " repair"),
     (Flags::END, " end"),
     (Flags::MENDED, " mended"),
+];
+const STREAM_FLAGS: [(u8, &str); 5] = [
+    (Flags::SYSTEMATIC, " systematic"),
+    (Flags::OPEN_LOOP, " open loop"),
+    (Flags::REPAIR, " repair"),
+    (Flags::END, " end"),
+    (Flags::PATHS, " paths"),
 ];

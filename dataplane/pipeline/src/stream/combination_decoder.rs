@@ -9,7 +9,7 @@ use crate::stream::received_bitmap::ReceivedBitmap;
 use recoded_code::window::Equations;
 use recoded_wire::link::{LINK_MISSING_MAX, Missing};
 use recoded_wire::stream::{
-    Combination, SYMBOL_HEADER_BYTES, StreamSymbol, read_symbol, write_symbol_header,
+    COMBINED_MAX, Combination, SYMBOL_HEADER_BYTES, StreamSymbol, read_symbol, write_symbol_header,
 };
 
 /// Symbols that equations may cover: twice the number combined, as RFC 8681 appendix D advises.
@@ -136,14 +136,11 @@ impl CombinationDecoder {
         let Some(place) = self.near(symbol.place, behind) else { return };
         self.had.hear(place.wrapping_add(1));
         self.had.set(place);
-        if self.active_at.is_none_or(|at| at + IDLE_NANOS < now) {
+        if self.is_open_loop {
+            self.begin_open_loop(place, now);
+        } else if self.active_at.is_none_or(|at| at + IDLE_NANOS < now) {
             self.active_at = None;
-            if !self.is_open_loop {
-                return;
-            }
-            self.since = place;
-            self.equations.begin(place);
-            self.active_at = Some(now);
+            return;
         }
         self.equations.hear(place.wrapping_add(1));
         self.equations.insert(place, |out| {
@@ -152,6 +149,16 @@ impl CombinationDecoder {
             held.copy_from_slice(packet);
             rest.fill(0);
         });
+    }
+
+    /// Stores symbols from now on, whatever the pause: the first combination after it covers earlier
+    /// symbols as well, and so does the first one of all if the first symbol was lost.
+    fn begin_open_loop(&mut self, place: u32, now: Nanos) {
+        if self.active_at.is_none() {
+            self.since = place.wrapping_sub(u32::from(COMBINED_MAX));
+            self.equations.begin(self.since);
+            self.active_at = Some(now);
+        }
     }
 
     /// Processes a combination. Returns whether it was useful; `None` if its places are not
@@ -166,6 +173,9 @@ impl CombinationDecoder {
         let first = self.near(first as u16, AHEAD)?;
         let end = first.wrapping_add(u32::from(count));
         self.had.hear(end);
+        if self.is_open_loop {
+            self.begin_open_loop(first, now);
+        }
         if self.active_at.is_none() {
             // Only the places of earlier symbols are known.
             self.since = end;

@@ -121,3 +121,38 @@ fn relay_sends_no_more_than_its_redundancy_max() {
     // The default of `redundancy_max` is 4, which binds sources in the configuration.
     assert!(second < first * 0.52 && second > first * 0.48);
 }
+
+/// Regression: after a pause of two seconds, combinations that also covered symbols of before were
+/// unused until a whole combination's worth of symbols had followed.
+#[test]
+fn packets_after_a_pause_are_protected() {
+    let load = Load { bytes: 200, rate: Some(500.0), ordered: false };
+    let mut line = line(2, 0.1, 1.0, load, 2.0);
+    line.run(100 * MILLI);
+    line.load.rate = Some(1e-9);
+    line.run(3 * SECOND);
+    let before = line.entered();
+    // The next one is due now.
+    line.load.rate = Some(before as f64 * 1e9 / line.now as f64);
+    line.run(4 * SECOND);
+    line.stop(SECOND);
+    let missing = line.entered() - line.delivered.len();
+    println!("{missing} of {} missing", line.entered());
+    assert!(line.entered() > before + 40);
+    assert!(missing <= 1, "{missing} missing");
+}
+
+/// Combinations cover a first symbol that was lost, too. It is before the window of the sink, and so
+/// lost for good; the others are not.
+#[test]
+fn packets_after_a_first_one_that_is_lost_are_protected() {
+    let load = Load { bytes: 200, rate: Some(100.0), ordered: true };
+    let mut line = line(1, 1.0, 1.0, load, 2.0);
+    line.run(5 * MILLI);
+    line.set(0, Link::new(0.2, DELAY_MILLIS));
+    line.run(2 * SECOND);
+    line.stop(SECOND);
+    let missing = line.entered() - line.delivered.len();
+    println!("{missing} of {} missing", line.entered());
+    assert!(missing <= 1, "{missing} missing");
+}
