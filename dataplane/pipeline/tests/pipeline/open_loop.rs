@@ -129,11 +129,9 @@ fn packets_after_a_pause_are_protected() {
     let load = Load { bytes: 200, rate: Some(500.0), ordered: false };
     let mut line = line(2, 0.1, 1.0, load, 2.0);
     line.run(100 * MILLI);
-    line.load.rate = Some(1e-9);
-    line.run(3 * SECOND);
+    line.stop(3 * SECOND);
     let before = line.entered();
-    // The next one is due now.
-    line.load.rate = Some(before as f64 * 1e9 / line.now as f64);
+    line.resume();
     line.run(4 * SECOND);
     line.stop(SECOND);
     let missing = line.entered() - line.delivered.len();

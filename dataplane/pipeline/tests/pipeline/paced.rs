@@ -117,12 +117,12 @@ fn a_path_is_filled_and_no_more_where_no_node_is_told_its_rate() {
 #[test]
 fn a_stream_of_tcp_inside_fills_the_path() {
     let lines = [
-        (1, 0.1, 0, "cubic", [0.8, 0.7, 0.7]),
-        (4, 0.1, 0, "cubic", [0.8, 0.8, 0.6]),
-        (4, 0.1, 0, "bbr", [0.8, 0.8, 0.05]),
-        (6, 0.2, 0, "bbr", [0.7, 0.7, 0.02]),
-        (4, 0.1, 10, "bbr", [0.5, 0.6, 0.7]),
-        (3, 0.03, 50, "bbr", [0.4, 0.6, 0.4]),
+        (1, 0.1, 0, "cubic", [0.8, 0.7]),
+        (4, 0.1, 0, "cubic", [0.8, 0.6]),
+        (4, 0.1, 0, "bbr", [0.8, 0.05]),
+        (6, 0.2, 0, "bbr", [0.7, 0.02]),
+        (4, 0.1, 10, "bbr", [0.5, 0.7]),
+        (3, 0.03, 50, "bbr", [0.4, 0.4]),
     ];
     for (hops, loss, delay, control, least) in lines {
         let link = Link::new(loss, delay);

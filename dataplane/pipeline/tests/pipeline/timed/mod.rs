@@ -319,6 +319,13 @@ impl Line {
         self.run(nanos);
     }
 
+    /// Lets traffic enter again after [`Line::stop`], at the mean rate until now, the stop included.
+    pub fn resume(&mut self) {
+        self.load.rate = Some(self.entered.len() as f64 * 1e9 / (self.now - SECOND) as f64);
+        self.ingress_at = None;
+        self.ingress(self.now);
+    }
+
     /// Changes the parameters of the source, as a live change does.
     pub fn change_source(&mut self, edit: impl FnOnce(&mut FlowParams)) {
         self.change(0, edit);
