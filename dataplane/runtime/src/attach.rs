@@ -495,8 +495,8 @@ fn attach(
                 std::thread::sleep(TAKEN_PAUSE);
             }
             Err(error) if is_taken(&error) && patience == TAKEN_RETRY => {
-                let is_own = |id| program_name(id).as_deref() == Some(PROGRAM);
-                if !attached(interface, netlink).is_none_or(is_own) {
+                let id = attached(interface, netlink);
+                if !id.is_none_or(|id| may_be_own(program_name(id).as_deref())) {
                     return Err(error);
                 }
                 patience = KILLED_RETRY;
@@ -532,6 +532,12 @@ fn attached(interface: &str, netlink: &Netlink) -> Option<u32> {
 fn program_name(id: u32) -> Option<String> {
     let program = loaded_programs().flatten().find(|program| program.id() == id)?;
     program.name_as_str().filter(|name| !name.is_empty()).map(str::to_owned)
+}
+
+/// Whether a program of this name may be that of a killed dataplane process. Without CAP_SYS_ADMIN,
+/// as in the unit of systemd, Linux tells no names.
+fn may_be_own(name: Option<&str>) -> bool {
+    name.is_none_or(|name| name == PROGRAM)
 }
 
 /// The system error at the root of an error, if there is one.
@@ -579,3 +585,14 @@ const TAKEN_RETRY: Duration = Duration::from_millis(500);
 /// without packets, or rolls a reload back.
 pub(crate) const KILLED_RETRY: Duration = Duration::from_secs(5);
 const TAKEN_PAUSE: Duration = Duration::from_millis(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn program_of_unknown_name_may_be_that_of_a_killed_process() {
+        assert!(may_be_own(None) && may_be_own(Some(PROGRAM)));
+        assert!(!may_be_own(Some("xdp_filter")));
+    }
+}

@@ -146,7 +146,7 @@ fn copies_of_packets_are_refused() {
     let bed = Bed::build(&BedConfig::uniform(2, LinkConfig::both(copying))).unwrap();
     let _server = WebServer::start(bed.source(), bed.directory()).unwrap();
     let daemons = Daemon::start_line(&bed, &plan("full", CodePlan::Auto, 2)).unwrap();
-    download(&bed, 4_000_000);
+    download(&bed, 8_000_000);
     for daemon in &daemons {
         let state = daemon.show().unwrap();
         let copies = links(&state, "rx_copies");
