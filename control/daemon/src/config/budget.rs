@@ -242,7 +242,7 @@ mod tests {
             "relay.toml:4: daemon: memory = \"16 MiB\" is too little: this configuration takes ";
         assert!(said.starts_with(expected), "{said}");
         assert!(
-            said.contains("takes 41 MiB: queues of tunnels ") && said.contains(", 2 more: lower"),
+            said.contains("takes 37 MiB: queues of tunnels ") && said.contains(", 2 more: lower"),
             "{said}"
         );
         let config = parse(&text("memory = \"64 MiB\"\n")).expect("enough");

@@ -370,7 +370,7 @@ fn annotated_file_says_who_has_a_key_and_what_it_takes() {
 fn redundancy_max_says_what_a_bats_sink_takes() {
     let sink = File::new(Role::Sink, None).parse().expect("valid").flows.remove(0).params;
     let key = FLOW.find("redundancy_max").expect("a key");
-    let said = format!("source of code bats: its sink is sure to take {}", sink.redundancy_max);
+    let said = format!("source of code bats: its sink is sure to accept {}", sink.redundancy_max);
     assert!(key.meaning.contains(&said), "{}", key.meaning);
     let (.., comment) =
         annotated().into_iter().find(|(_, name, ..)| *name == key.name).expect("a line");
