@@ -39,9 +39,8 @@ pub(crate) struct BoxFlow<'a> {
     pub tunnel: Option<String>,
     pub upstreams: Vec<BoxHop<'a>>,
     pub next_hops: Vec<BoxHop<'a>>,
-    /// Whether its next hops are paths to one receiver, `spread` is not written, and reports choose
-    /// among them.
-    pub is_sum: bool,
+    /// `spread` of next hops that are paths to one receiver, where it is not written.
+    pub spread: Option<&'static str>,
     /// Whether a copy is sent over each path to one receiver, for the least delay, and no other
     /// profile or code is written.
     pub is_copied: bool,
@@ -197,7 +196,8 @@ fn flow<'a>(
         id,
         role,
         tunnel: tunnel.filter(|_| role != Role::Relay).map(|tunnel| tunnel.name.clone()),
-        is_sum: parts && !is_spread && !is_open_loop(path),
+        // Without reports no path can be preferred.
+        spread: (parts && !is_spread).then(|| if is_open_loop(path) { "every" } else { "sum" }),
         is_copied: parts && is_every && is_plain && role == Role::Source,
         upstreams,
         next_hops,

@@ -52,8 +52,8 @@ pub(crate) fn render(network: &Network, node: usize) -> String {
         if !flow.next_hops.is_empty() {
             table.insert("next_hops", hop_tables(&flow.next_hops).into());
         }
-        if flow.is_sum {
-            table.insert("spread", "sum".into());
+        if let Some(spread) = flow.spread {
+            table.insert("spread", spread.into());
         }
         if flow.is_copied {
             table.insert("stream_profile", "interactive".into());

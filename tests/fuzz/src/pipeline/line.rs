@@ -45,6 +45,8 @@ const STALE: usize = 128;
 struct Line {
     nodes: Vec<Node>,
     code: FlowCode,
+    /// Whether it is a stream of fixed redundancy.
+    is_open_loop: bool,
     /// Longest IP packet that one symbol holds.
     packet_bytes_max: usize,
     /// Link stamps, towards the sink and back.
@@ -127,6 +129,10 @@ impl Line {
         let nodes: Vec<Node> = roles.into_iter().map(node).collect();
         Self {
             code: source.code,
+            is_open_loop: matches!(
+                (source.code, source.redundancy),
+                (FlowCode::Stream(_), Redundancy::Fixed(_))
+            ),
             packet_bytes_max: source.symbol_bytes - 3,
             links: nodes.iter().skip(1).map(|_| Stamps::default()).collect(),
             newest: Vec::new(),
@@ -390,10 +396,11 @@ impl Line {
             assert_eq!(packet, self.packet(number), "packet {number} was altered");
             let shard = usize::from(self.shard(number));
             let delivered = &mut self.delivered[shard];
-            // In order, so none twice.
+            // An open loop delivers packets that it no longer waits for as soon as they arrive.
             let last = delivered.last();
-            assert!(last < Some(&number), "packet {number} after {last:?}");
-            delivered.push(number);
+            assert!(self.is_open_loop || last < Some(&number), "packet {number} after {last:?}");
+            let place = delivered.binary_search(&number);
+            delivered.insert(place.expect_err("delivered twice"), number);
         }
         carried
     }
