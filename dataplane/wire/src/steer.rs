@@ -344,7 +344,7 @@ mod tests {
     fn decide_first_byte_version_and_type_checked() {
         for first in 0..=255u8 {
             let expected = match (first >> 4, first & 0x0f) {
-                (2, 1..=8) => Verdict::Redirected,
+                (2, 1 | 2 | 4..=8) => Verdict::Redirected,
                 (2, _) => Verdict::DropType,
                 _ => Verdict::DropVersion,
             };

@@ -118,7 +118,7 @@ fn udp(
         return Some(Verdict::DropTruncated);
     }
     Some(match (rest[0] >> 4, rest[0] & 15) {
-        (2, 1..=8) if rules.ends.is_some_and(|ends| ends.neighbour != source) => {
+        (2, 1 | 2 | 4..=8) if rules.ends.is_some_and(|ends| ends.neighbour != source) => {
             Verdict::DropNotNeighbour
         }
         // Announcements are of no flow, nor are handshakes without EDGE.

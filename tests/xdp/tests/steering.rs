@@ -144,7 +144,7 @@ fn coded_every_first_byte_has_its_verdict() {
     let Some(steering) = ready() else { return };
     for first in 0..=255 {
         let expected = match (first >> 4, first & 15) {
-            (2, 1..=8) => Verdict::Redirected,
+            (2, 1 | 2 | 4..=8) => Verdict::Redirected,
             (2, _) => Verdict::DropType,
             _ => Verdict::DropVersion,
         };

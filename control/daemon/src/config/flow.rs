@@ -279,7 +279,8 @@ fn refuse_spread(reader: &mut Reader<'_>, spread: Spread, kind: Kind, code: &Flo
     let is_able = match code {
         FlowCode::Stream(_) => true,
         FlowCode::Rlnc => spread == Spread::Sum,
-        _ => false,
+        #[cfg(feature = "bats")]
+        FlowCode::Bats(_) => false,
     };
     if kind == Kind::Source && !is_able && spread != Spread::Every {
         let rule = "code = \"stream\" can be spread over paths, rlnc only as \"sum\"";
