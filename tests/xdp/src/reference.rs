@@ -124,8 +124,8 @@ fn udp(
         // Announcements are of no flow, nor are handshakes without EDGE.
         (2, 8) => Verdict::Redirected,
         (2, 7) if rest[1] < 0x80 => Verdict::Redirected,
-        (2, 1..=7) if rest[4..8] == rules.flow.to_be_bytes() => Verdict::Redirected,
-        (2, 1..=7) => Verdict::DropUnknownFlow,
+        (2, 1 | 2 | 4..=7) if rest[4..8] == rules.flow.to_be_bytes() => Verdict::Redirected,
+        (2, 1 | 2 | 4..=7) => Verdict::DropUnknownFlow,
         (2, _) => Verdict::DropType,
         _ => Verdict::DropVersion,
     })
