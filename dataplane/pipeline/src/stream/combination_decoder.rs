@@ -151,8 +151,8 @@ impl CombinationDecoder {
         });
     }
 
-    /// Stores symbols from now on, whatever the pause: the first combination after it covers earlier
-    /// symbols as well, and so does the first one of all if the first symbol was lost.
+    /// Stores symbols from now on, whatever the pause: the first combination after it covers
+    /// earlier symbols as well, and so does the first one of all if the first symbol was lost.
     fn begin_open_loop(&mut self, place: u32, now: Nanos) {
         if self.active_at.is_none() {
             self.since = place.wrapping_sub(u32::from(COMBINED_MAX));

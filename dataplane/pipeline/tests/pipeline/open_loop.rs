@@ -140,8 +140,8 @@ fn packets_after_a_pause_are_protected() {
     assert!(missing <= 1, "{missing} missing");
 }
 
-/// Combinations cover a first symbol that was lost, too. It is before the window of the sink, and so
-/// lost for good; the others are not.
+/// Combinations cover a first symbol that was lost, too. It is before the window of the sink, and
+/// so lost for good; the others are not.
 #[test]
 fn packets_after_a_first_one_that_is_lost_are_protected() {
     let load = Load { bytes: 200, rate: Some(100.0), ordered: true };

@@ -319,7 +319,7 @@ impl Line {
         self.run(nanos);
     }
 
-    /// Lets traffic enter again after [`Line::stop`], at the mean rate until now, the stop included.
+    /// Lets traffic enter again after [`Line::stop`], at the mean rate until now, stop included.
     pub fn resume(&mut self) {
         self.load.rate = Some(self.entered.len() as f64 * 1e9 / (self.now - SECOND) as f64);
         self.ingress_at = None;
