@@ -534,8 +534,8 @@ fn program_name(id: u32) -> Option<String> {
     program.name_as_str().filter(|name| !name.is_empty()).map(str::to_owned)
 }
 
-/// Whether a program of this name may be that of a killed dataplane process. Without CAP_SYS_ADMIN,
-/// as in the unit of systemd, Linux tells no names.
+/// Whether a program of this name may belong to a killed dataplane process. Without CAP_SYS_ADMIN,
+/// as under the systemd unit, the name is unknown.
 fn may_be_own(name: Option<&str>) -> bool {
     name.is_none_or(|name| name == PROGRAM)
 }

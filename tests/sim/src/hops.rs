@@ -22,7 +22,7 @@ const FIRST_REPORTS_MORE: u64 = 2;
 /// Shortest time between two link reports.
 const LINK_REPORT_NANOS: Nanos = 500_000;
 
-/// What the packets of a worker are due to.
+/// Causes of a worker's packets.
 pub(crate) struct WorkerTotals {
     /// Symbols that it learned.
     pub symbols: u64,

@@ -65,7 +65,7 @@ pub(crate) struct CombinationDecoder {
     /// Whether combinations are certain to follow, and nothing else recovers the first symbols.
     is_open_loop: bool,
     far: u8,
-    had: ReceivedBitmap,
+    received: ReceivedBitmap,
     /// Places before the first one that are requested.
     before: u32,
     /// Place of the symbol recovered last.
@@ -83,7 +83,7 @@ impl CombinationDecoder {
             active_at: None,
             is_open_loop: false,
             far: 0,
-            had: ReceivedBitmap::new(),
+            received: ReceivedBitmap::new(),
             before: 0,
             last: 0,
         }
@@ -98,10 +98,10 @@ impl CombinationDecoder {
 
     /// Expands the low bits of a place, near the newest one; `None` when it is too far away.
     fn near(&mut self, low: u16, behind_most: i32) -> Option<u32> {
-        let Some(end) = self.had.end() else {
+        let Some(end) = self.received.end() else {
             let first = u32::from(low);
-            self.had.begin(first.wrapping_sub(self.before));
-            self.had.hear(first);
+            self.received.begin(first.wrapping_sub(self.before));
+            self.received.hear(first);
             return Some(first);
         };
         let distance = i32::from(low.wrapping_sub(end as u16).cast_signed());
@@ -113,7 +113,7 @@ impl CombinationDecoder {
         if self.far >= FAR_PACKETS {
             // The neighbour restarted.
             (self.far, self.active_at) = (0, None);
-            (self.had, self.before) = (ReceivedBitmap::new(), BEFORE);
+            (self.received, self.before) = (ReceivedBitmap::new(), BEFORE);
         }
         None
     }
@@ -134,8 +134,8 @@ impl CombinationDecoder {
         // First transmissions are the newest, except for reordering.
         let behind = if is_repair { BEHIND } else { AHEAD };
         let Some(place) = self.near(symbol.place, behind) else { return };
-        self.had.hear(place.wrapping_add(1));
-        self.had.set(place);
+        self.received.hear(place.wrapping_add(1));
+        self.received.set(place);
         if self.is_open_loop {
             self.begin_open_loop(place, now);
         } else if self.active_at.is_none_or(|at| at + IDLE_NANOS < now) {
@@ -172,7 +172,7 @@ impl CombinationDecoder {
         let Combination { first, count, key } = *combination;
         let first = self.near(first as u16, AHEAD)?;
         let end = first.wrapping_add(u32::from(count));
-        self.had.hear(end);
+        self.received.hear(end);
         if self.is_open_loop {
             self.begin_open_loop(first, now);
         }
@@ -192,12 +192,12 @@ impl CombinationDecoder {
 
     /// Symbols neither received nor recovered.
     pub(crate) fn missing(&mut self) -> Missing {
-        Missing::of(self.had.missing::<LINK_MISSING_MAX>().map(|place| place as u16))
+        Missing::of(self.received.missing::<LINK_MISSING_MAX>().map(|place| place as u16))
     }
 
     /// Marks the symbol taken last as missing: it cannot be used yet, and must be retransmitted.
     pub(crate) fn refuse(&mut self) {
-        self.had.unset(self.last);
+        self.received.unset(self.last);
     }
 
     /// Rejects the symbol taken last as corrupt: it must be retransmitted, and so must any that the
@@ -211,8 +211,8 @@ impl CombinationDecoder {
     /// same.
     pub(crate) fn give_up(&mut self, symbol: &StreamSymbol) {
         if let Some(place) = self.near(symbol.place, AHEAD) {
-            self.had.hear(place.wrapping_add(1));
-            self.had.set(place);
+            self.received.hear(place.wrapping_add(1));
+            self.received.set(place);
         }
     }
 
@@ -220,7 +220,7 @@ impl CombinationDecoder {
     pub(crate) fn next(&mut self, window_symbols: usize) -> Option<(StreamSymbol, &[u8])> {
         let place = loop {
             let place = self.equations.next_solved()?;
-            self.had.set(place);
+            self.received.set(place);
             self.last = place;
             let bytes = self.equations.symbol(place);
             if bytes.is_some_and(|bytes| read_symbol(bytes, window_symbols).is_some()) {

@@ -32,7 +32,7 @@ pub(crate) struct StreamRelay {
     store: Store,
     senders: Senders,
     incoming: Incoming,
-    recoveries: CombinationDecoders,
+    decoders: CombinationDecoders,
     outgoing: Outgoing,
     /// When a report of several receivers without requests was last passed on.
     sampled_at: Nanos,
@@ -50,7 +50,7 @@ impl StreamRelay {
             ),
             senders: Senders::new(params, symbols),
             incoming: Incoming::default(),
-            recoveries: CombinationDecoders::new(params),
+            decoders: CombinationDecoders::new(params),
             outgoing: Outgoing {
                 epoch: 0,
                 window_log2,
@@ -74,17 +74,17 @@ impl StreamRelay {
 
     /// Symbols not yet recovered from combinations of the neighbour at index `upstream`.
     pub(crate) fn missing(&mut self, upstream: usize) -> Missing {
-        self.recoveries.of(upstream).missing()
+        self.decoders.of(upstream).missing()
     }
 
     /// Follows a change of the upstreams.
     pub(crate) fn adopt(&mut self, params: &FlowParams) {
-        self.recoveries.adopt(params);
+        self.decoders.adopt(params);
     }
 
     /// Stops requesting a refused symbol from a neighbour.
     pub(crate) fn give_up(&mut self, upstream: usize, symbol: &StreamSymbol) {
-        self.recoveries.of(upstream).give_up(symbol);
+        self.decoders.of(upstream).give_up(symbol);
     }
 
     /// How long a new symbol waits here.
@@ -129,8 +129,8 @@ impl StreamRelay {
                 combinations.min(cx.params.redundancy_max - 1.0)
             }),
         };
-        let recovery = self.recoveries.of(cx.upstream.place);
-        recovery.set_open_loop(header.open_loop().is_some());
+        let decoder = self.decoders.of(cx.upstream.place);
+        decoder.set_open_loop(header.open_loop().is_some());
         let bytes = cx.io.frames.bytes(*payload);
         let is_repair = header.common.flags.has(Flags::REPAIR);
         let is_news = match packet.body {
@@ -142,16 +142,16 @@ impl StreamRelay {
                     // Not acknowledged: it is retransmitted once others confirm its number.
                     Kept::Stray => return Fate::Dropped(DropReason::Stray),
                     kept => {
-                        let recovery = self.recoveries.of(cx.upstream.place);
-                        recovery.symbol(&symbol, packet, is_repair, cx.io.now);
+                        let decoder = self.decoders.of(cx.upstream.place);
+                        decoder.symbol(&symbol, packet, is_repair, cx.io.now);
                         kept.is_news()
                     }
                 }
             }
             StreamBody::Combination(combination) => {
                 let sum = &bytes[COMBINATION_BYTES..];
-                let recovery = self.recoveries.of(cx.upstream.place);
-                match recovery.combination(&combination, sum, cx.io.now) {
+                let decoder = self.decoders.of(cx.upstream.place);
+                match decoder.combination(&combination, sum, cx.io.now) {
                     Some(is_news) => is_news,
                     // Not acknowledged: the symbols that it should recover are retransmitted.
                     None => return Fate::Dropped(DropReason::Stray),
@@ -160,17 +160,17 @@ impl StreamRelay {
         };
         cx.counters.innovative += u64::from(is_news);
         cx.counters.redundant += u64::from(!is_news);
-        let Self { store, senders, incoming, recoveries, .. } = self;
-        let recovery = recoveries.of(cx.upstream.place);
-        while let Some((symbol, packet)) = recovery.next(header.window_symbols()) {
+        let Self { store, senders, incoming, decoders, .. } = self;
+        let decoder = decoders.of(cx.upstream.place);
+        while let Some((symbol, packet)) = decoder.next(header.window_symbols()) {
             let (now, params) = (cx.io.now, cx.params);
             if tags::verify_stream(cx.io.egress, cx.shard, params, &symbol, packet).is_err() {
                 cx.counters.tag_refused += 1;
-                recovery.distrust();
+                decoder.distrust();
                 continue;
             }
             if keep(store, senders, incoming, &symbol, packet, now, params) == Kept::Stray {
-                recovery.refuse();
+                decoder.refuse();
             }
         }
         self.pump(cx);

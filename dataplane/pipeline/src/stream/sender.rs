@@ -121,7 +121,7 @@ pub(crate) struct Sender {
     placed: Box<[(u32, Nanos)]>,
     next_place: u32,
     has_begun: bool,
-    share: FecScheduler,
+    fec: FecScheduler,
     next_key: u16,
     /// Symbols too large for the link; symbols that waited too long.
     given_up: u64,
@@ -163,7 +163,7 @@ impl Sender {
             placed: vec![(0, 0); PLACES].into_boxed_slice(),
             next_place: 0,
             has_begun: false,
-            share: FecScheduler::new(),
+            fec: FecScheduler::new(),
             next_key: 0,
             given_up: 0,
             lagged: 0,
@@ -232,7 +232,7 @@ impl Sender {
 
     /// Proactive redundancy planned.
     pub(crate) fn planned(&self) -> Planned {
-        self.share.planned()
+        self.fec.planned()
     }
 
     /// Queues a symbol. If more than a window wait, the oldest is dropped.
@@ -256,7 +256,7 @@ impl Sender {
 
     /// Whether nothing is due right after a packet.
     pub(crate) fn is_at_rest(&self, now: Nanos) -> bool {
-        self.is_idle() && self.share.due_at().is_none_or(|at| at > now)
+        self.is_idle() && self.fec.due_at().is_none_or(|at| at > now)
     }
 
     /// The packet to send now.
@@ -274,8 +274,8 @@ impl Sender {
                 return Some(Next::Symbol { number, place, is_repair: true });
             }
         }
-        if self.share.due_at().is_some_and(|at| at <= now) {
-            self.share.spend();
+        if self.fec.due_at().is_some_and(|at| at <= now) {
+            self.fec.spend();
             if let Some(combination) = self.combination(store) {
                 return Some(Next::Combination(combination));
             }
@@ -315,7 +315,7 @@ impl Sender {
 
     /// A combination of the newest symbols still stored.
     fn combination(&mut self, store: &Store) -> Option<Combination> {
-        let most = self.share.symbols() as u32;
+        let most = self.fec.symbols() as u32;
         let known = |back: &u32| {
             let number = self.number_at(self.next_place.wrapping_sub(*back));
             let bytes = store.coded_bytes(number).map(|bytes| COMBINATION_BYTES + bytes);
@@ -388,7 +388,7 @@ impl Sender {
                 if matches!(what, Next::Symbol { is_repair: false, .. }) {
                     let way = self.least.0.min(self.least.1);
                     let way = if way == Nanos::MAX { 0 } else { way };
-                    self.share.earn(self.loss(), way, takes, now);
+                    self.fec.earn(self.loss(), way, takes, now);
                 }
                 self.ask_soon(now);
             }
@@ -453,7 +453,7 @@ impl Sender {
 
     /// When the sender is due next, even without arrivals.
     pub(crate) fn due(&self, now: Nanos) -> Option<Nanos> {
-        let waits_until = if self.is_idle() { self.share.due_at() } else { Some(now) };
+        let waits_until = if self.is_idle() { self.fec.due_at() } else { Some(now) };
         let opens = waits_until.and_then(|until| match self.opens_at(now) {
             Ok(()) => Some(until.max(now)),
             Err(at) => at.map(|at| at.max(until)),
@@ -547,7 +547,7 @@ impl Sender {
         let arrive = 1.0 - self.loss().loss;
         let expected = (self.sent.combinations_on_their_way() as f64 * arrive) as usize;
         // No combination in flight covers older symbols than these.
-        let reach = (self.sent.on_their_way() + self.share.symbols()) as u32;
+        let reach = (self.sent.on_their_way() + self.fec.symbols()) as u32;
         while let Some((_, place)) = self.open.front() {
             let is_out_of_reach = self.next_place.wrapping_sub(*place) > reach;
             let is_unmatched = is_out_of_reach || self.open.len() > expected;
@@ -565,7 +565,7 @@ impl Sender {
     /// Retransmits symbols still missing at the neighbour after a round trip, although received
     /// combinations should have recovered them.
     fn send_missing(&mut self, store: &mut Store, missing: &Missing, now: Nanos) {
-        let (trip, span) = (self.round_trip(), self.share.span());
+        let (trip, span) = (self.round_trip(), self.fec.span());
         let patience = trip + span.max(MISSING_QUEUE_NANOS.min(trip / 4)) + MISSING_NANOS;
         for low in missing.places() {
             let back = (self.next_place as u16).wrapping_sub(*low);

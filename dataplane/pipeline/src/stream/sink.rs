@@ -48,7 +48,7 @@ const LOOK: u32 = 2048;
 pub(crate) struct StreamSink {
     delivery: Delivery,
     incoming: Incoming,
-    recoveries: CombinationDecoders,
+    decoders: CombinationDecoders,
     /// Every number before this one is known or counts as lost.
     settled: u32,
     /// When to request missing symbols again, and the round of the next request.
@@ -66,7 +66,7 @@ impl StreamSink {
         Self {
             delivery: Delivery::new(symbols, params.symbol_bytes),
             incoming: Incoming::default(),
-            recoveries: CombinationDecoders::new(params),
+            decoders: CombinationDecoders::new(params),
             settled: 0,
             ask_at: None,
             round: 0,
@@ -84,17 +84,17 @@ impl StreamSink {
 
     /// Symbols not yet recovered from combinations of the neighbour at index `upstream`.
     pub(crate) fn missing(&mut self, upstream: usize) -> Missing {
-        self.recoveries.of(upstream).missing()
+        self.decoders.of(upstream).missing()
     }
 
     /// Stops requesting a refused symbol from a neighbour: others may have the original.
     pub(crate) fn give_up(&mut self, upstream: usize, symbol: &StreamSymbol) {
-        self.recoveries.of(upstream).give_up(symbol);
+        self.decoders.of(upstream).give_up(symbol);
     }
 
     /// Follows a change of the upstreams.
     pub(crate) fn adopt(&mut self, params: &FlowParams) {
-        self.recoveries.adopt(params);
+        self.decoders.adopt(params);
         self.round_trips = [0; UPSTREAMS_MAX];
     }
 
@@ -232,11 +232,11 @@ impl StreamSink {
         let (window_symbols, upstream) = (self.delivery.store().symbols(), cx.upstream.place);
         let (now, params) = (cx.io.now, cx.params);
         loop {
-            let (symbol, packet) = self.recoveries.of(upstream).next(window_symbols)?;
+            let (symbol, packet) = self.decoders.of(upstream).next(window_symbols)?;
             let verified = tags::verify_stream(cx.io.egress, cx.shard, params, &symbol, packet);
             if let Err(reason) = verified {
                 cx.counters.tag_refused += u64::from(reason == DropReason::WrongSymbolTag);
-                self.recoveries.of(upstream).distrust();
+                self.decoders.of(upstream).distrust();
                 continue;
             }
             let (delivery, number) = (&mut self.delivery, symbol.number);
@@ -250,7 +250,7 @@ impl StreamSink {
             match kept {
                 Kept::First | Kept::New => return Some(symbol),
                 Kept::Known => {}
-                Kept::Stray => self.recoveries.of(upstream).refuse(),
+                Kept::Stray => self.decoders.of(upstream).refuse(),
             }
         }
     }
@@ -269,7 +269,7 @@ impl SinkCode for StreamSink {
         let upstream = cx.upstream.place;
         self.round_trips[upstream % UPSTREAMS_MAX] = packet.header.round_trips_nanos();
         self.follow_open_loop(packet);
-        self.recoveries.of(upstream).set_open_loop(self.open_loop.is_some());
+        self.decoders.of(upstream).set_open_loop(self.open_loop.is_some());
         let is_repair = packet.header.common.flags.has(Flags::REPAIR);
         let is_news = match packet.body {
             StreamBody::Keepalive => return Fate::Consumed,
@@ -286,8 +286,8 @@ impl SinkCode for StreamSink {
                     return Fate::Dropped(DropReason::Stray);
                 }
                 let packet = &cx.io.frames.bytes(*payload)[STREAM_BYTES..];
-                let recovery = self.recoveries.of(upstream);
-                recovery.symbol(&symbol, packet, is_repair, now);
+                let decoder = self.decoders.of(upstream);
+                decoder.symbol(&symbol, packet, is_repair, now);
                 if kept.is_news() {
                     self.count(cx, number);
                     let until = now + self.hold(cx.params);
@@ -297,7 +297,7 @@ impl SinkCode for StreamSink {
             }
             StreamBody::Combination(combination) => {
                 let sum = &cx.io.frames.bytes(*payload)[COMBINATION_BYTES..];
-                match self.recoveries.of(upstream).combination(&combination, sum, cx.io.now) {
+                match self.decoders.of(upstream).combination(&combination, sum, cx.io.now) {
                     Some(is_news) => is_news,
                     // Not acknowledged: the symbols that it should recover are retransmitted.
                     None => return Fate::Dropped(DropReason::Stray),

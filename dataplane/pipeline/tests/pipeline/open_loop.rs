@@ -122,8 +122,8 @@ fn relay_sends_no_more_than_its_redundancy_max() {
     assert!(second < first * 0.52 && second > first * 0.48);
 }
 
-/// Regression: after a pause of two seconds, combinations that also covered symbols of before were
-/// unused until a whole combination's worth of symbols had followed.
+/// Regression: after a pause of two seconds, a combination that also covered earlier symbols was
+/// discarded. Losses were not recovered until combinations covered later symbols only.
 #[test]
 fn packets_after_a_pause_are_protected() {
     let load = Load { bytes: 200, rate: Some(500.0), ordered: false };

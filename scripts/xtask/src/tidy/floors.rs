@@ -30,23 +30,23 @@ pub fn check(folder: &str, sources: &[Source<'_>]) -> Vec<Finding> {
 }
 
 fn check_floors(folder: &str, floors: &[&[&str]], sources: &[Source<'_>]) -> Vec<Finding> {
-    let floor_of = |room: &str| floors.iter().position(|rooms| rooms.contains(&room));
+    let floor_of = |name: &str| floors.iter().position(|names| names.contains(&name));
     let mut findings = Vec::new();
     for source in sources {
         let Some(own) = module(folder, source.path) else { continue };
-        let Some(room) = own.first() else { continue };
-        let Some(floor) = floor_of(room) else { continue };
+        let Some(name) = own.first() else { continue };
+        let Some(floor) = floor_of(name) else { continue };
         let mut above: Vec<String> = uses(&own, source.text)
             .into_iter()
             .filter_map(|used| used.into_iter().next())
-            .filter(|other| other != room)
+            .filter(|other| other != name)
             .filter(|other| floor_of(other).is_some_and(|other| other >= floor))
             .collect();
         above.sort_unstable();
         above.dedup();
         for other in above {
             let message = format!(
-                "`{room}` imports `{other}`, which is not on a floor below: move the names down, or \
+                "`{name}` imports `{other}`, which is not on a floor below: move the names down, or \
                  this file up (scripts/xtask/src/tidy/floors.rs)"
             );
             findings.push(Finding::new(source.path, None, message));

@@ -22,7 +22,7 @@ impl Sender {
 
     /// Sets the protection profile. As one of several receivers, it may lag by up to `lag`.
     pub(crate) fn protect(&mut self, profile: StreamProfile, lag: Option<Nanos>) {
-        (self.share.profile, self.share.has_copies) = (profile, lag.is_some());
+        (self.fec.profile, self.fec.has_copies) = (profile, lag.is_some());
         self.patience = lag.unwrap_or(AGAIN_NANOS);
     }
 

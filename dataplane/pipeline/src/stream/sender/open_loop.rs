@@ -8,15 +8,15 @@ use crate::hop::send::liveness::Liveness;
 impl Sender {
     /// Whether it sends without reports.
     pub(super) fn is_open_loop(&self) -> bool {
-        self.share.open_loop().is_some()
+        self.fec.open_loop().is_some()
     }
 
     /// Sends this many combinations per symbol without reports, or returns to reports.
     pub(crate) fn set_open_loop(&mut self, combinations: Option<f64>) {
-        if self.share.open_loop() == combinations {
+        if self.fec.open_loop() == combinations {
             return;
         }
-        self.share.set_open_loop(combinations);
+        self.fec.set_open_loop(combinations);
         // No report on packets in flight is expected any more.
         self.again.clear();
         self.open.clear();
@@ -28,7 +28,7 @@ impl Sender {
     pub(super) fn left_in_open_loop(&mut self, sent: Next, now: Nanos) {
         if let Next::Symbol { place, .. } = sent {
             self.placed[place as usize % PLACES].1 = now;
-            self.share.earn(self.loss(), 0, 0, now);
+            self.fec.earn(self.loss(), 0, 0, now);
         }
     }
 }
