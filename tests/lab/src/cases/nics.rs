@@ -30,7 +30,7 @@ pub const MACHINE: Machine = Machine {
     cases: &CASES,
 };
 
-const CASES: [Case; 12] = [
+const CASES: [Case; 11] = [
     Case {
         name: "igb-auto",
         shows: "the default on igb is native XDP with zero copy",
@@ -82,11 +82,6 @@ const CASES: [Case; 12] = [
         run: |guest| {
             Trial::new(Nic::E1000e, Some("xdp"), ["generic", "copy"]).reason("native").run(guest)
         },
-    },
-    Case {
-        name: "e1000e-udp",
-        shows: "UDP sockets on e1000e",
-        run: |guest| Trial::new(Nic::E1000e, Some("udp"), ["none", "udp"]).run(guest),
     },
     Case {
         name: "igb-queues",

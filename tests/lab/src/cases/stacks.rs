@@ -26,7 +26,7 @@ pub const MACHINE: Machine = Machine {
     cases: &CASES,
 };
 
-const CASES: [Case; 18] = [
+const CASES: [Case; 15] = [
     Case {
         name: "vlan-auto",
         shows: "the default on a VLAN (802.1Q)",
@@ -36,11 +36,6 @@ const CASES: [Case; 18] = [
         name: "vlan-xdp",
         shows: "backend = \"xdp\" on a VLAN (802.1Q)",
         run: |guest| trial(Some("xdp"), ["generic", "copy"], vlan).run(guest),
-    },
-    Case {
-        name: "vlan-udp",
-        shows: "UDP sockets on a VLAN (802.1Q)",
-        run: |guest| trial(Some("udp"), ["none", "udp"], vlan).run(guest),
     },
     Case {
         name: "bond-auto",
@@ -63,11 +58,6 @@ const CASES: [Case; 18] = [
         run: |guest| trial(Some("xdp"), ["generic", "copy"], bridge).run(guest),
     },
     Case {
-        name: "bridge-udp",
-        shows: "UDP sockets on a bridge",
-        run: |guest| trial(Some("udp"), ["none", "udp"], bridge).run(guest),
-    },
-    Case {
         name: "macvlan-auto",
         shows: "the default on a macvlan",
         run: |guest| trial(None, ["none", "udp"], macvlan).run(guest),
@@ -76,11 +66,6 @@ const CASES: [Case; 18] = [
         name: "macvlan-xdp",
         shows: "backend = \"xdp\" on a macvlan",
         run: |guest| trial(Some("xdp"), ["generic", "copy"], macvlan).run(guest),
-    },
-    Case {
-        name: "macvlan-udp",
-        shows: "UDP sockets on a macvlan",
-        run: |guest| trial(Some("udp"), ["none", "udp"], macvlan).run(guest),
     },
     Case {
         name: "vrf-auto",
