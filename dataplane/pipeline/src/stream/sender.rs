@@ -15,6 +15,7 @@ use crate::hop::send::in_flight::{Carried, InFlight, Outcome};
 use crate::hop::send::liveness::Liveness;
 use crate::hop::send::path_mtu::PathMtu;
 use crate::hop::send::repair::RepairBudget;
+use crate::hop::send::round_trip::{RoundTrip, smoothed};
 use crate::stream::fec_scheduler::FecScheduler;
 use crate::stream::store::Store;
 use recoded_wire::link::{LinkReport, Missing};
@@ -43,9 +44,6 @@ const KEEPALIVES_OFTEN: u32 = 600;
 const SILENCE_PARTS: Nanos = 8;
 const KEEPALIVE_SILENT_NANOS: (Nanos, Nanos) = (60_000_000, 300_000_000);
 
-/// The rate is halved after this long, plus round trips, without a report.
-const SILENCE_NANOS: Nanos = 100_000_000;
-
 /// Newest places whose numbers are kept: those in flight, and more than are combined.
 const PLACES: usize = 1 << STREAM_LOG2_MAX;
 
@@ -53,12 +51,6 @@ const PLACES: usize = 1 << STREAM_LOG2_MAX;
 /// its last combination and a quarter of the round trip; the second constant caps this quarter.
 const MISSING_NANOS: Nanos = 2_000_000;
 const MISSING_QUEUE_NANOS: Nanos = 30_000_000;
-
-/// The base round trip is the minimum over this period.
-const LEAST_NANOS: Nanos = 5_000_000_000;
-
-/// Weight of a new round trip in the mean.
-const ROUND_TRIP_WEIGHT: u64 = 8;
 
 /// The next packet to send.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -97,7 +89,7 @@ pub(crate) struct Sender {
     pub(crate) budget: RepairBudget,
     sent: InFlight,
     rate: Rate,
-    round_trip: Option<Nanos>,
+    round_trip: RoundTrip,
     /// Sum of the round trips of the hops behind the neighbour, as reported.
     beyond: Nanos,
     /// Delay of new symbols at the neighbour, as reported.
@@ -106,10 +98,6 @@ pub(crate) struct Sender {
     queued: Nanos,
     /// Time of the last report.
     reported_at: Nanos,
-    /// The minimum round trip of the current and the previous period, and when the current one
-    /// began.
-    least: (Nanos, Nanos),
-    least_at: Nanos,
     /// Numbers to send; numbers and places to retransmit.
     fresh: VecDeque<u32>,
     /// Mean bytes of symbols sent.
@@ -149,13 +137,11 @@ impl Sender {
             budget: RepairBudget::new(),
             sent: InFlight::new(2 * symbols),
             rate: Rate::new(),
-            round_trip: None,
+            round_trip: RoundTrip::default(),
             beyond: 0,
             waits_there: 0,
             queued: 0,
             reported_at: 0,
-            least: (Nanos::MAX, Nanos::MAX),
-            least_at: 0,
             fresh: VecDeque::with_capacity(symbols),
             mean_bytes: 0,
             again: VecDeque::with_capacity(symbols),
@@ -190,7 +176,7 @@ impl Sender {
 
     /// Mean round trip to the neighbour, if known.
     pub(crate) fn round_trip(&self) -> Nanos {
-        self.round_trip.unwrap_or(0)
+        self.round_trip.mean()
     }
 
     /// Sum of the round trips of the hops from here on, if known.
@@ -210,7 +196,8 @@ impl Sender {
         }
         let (at, queue_nanos) = (self.reported_at, self.queued);
         let loss = self.sent.measured_loss(self.rate.usual_loss()).map(|link| link.loss);
-        self.round_trip.map(|round_trip_nanos| HeardHop { at, round_trip_nanos, queue_nanos, loss })
+        let round_trip = self.round_trip.known();
+        round_trip.map(|round_trip_nanos| HeardHop { at, round_trip_nanos, queue_nanos, loss })
     }
 
     /// How long the neighbour has not answered.
@@ -386,8 +373,7 @@ impl Sender {
                     self.placed[place as usize % PLACES].1 = now;
                 }
                 if matches!(what, Next::Symbol { is_repair: false, .. }) {
-                    let way = self.least.0.min(self.least.1);
-                    let way = if way == Nanos::MAX { 0 } else { way };
+                    let way = self.round_trip.base().unwrap_or(0);
                     self.fec.earn(self.loss(), way, takes, now);
                 }
                 self.ask_soon(now);
@@ -406,8 +392,8 @@ impl Sender {
         }
         self.keepalive.sent_at = now;
         let silence = now.saturating_sub(self.heard_at);
-        let patience = self.patience_with_silence();
-        if self.round_trip.is_some() && silence > patience {
+        let patience = self.round_trip.patience();
+        if self.round_trip.is_known() && silence > patience {
             self.heard_at = now;
             self.rate.silence();
         }
@@ -435,15 +421,10 @@ impl Sender {
     /// them may be too large for the link.
     fn ask_soon(&mut self, now: Nanos) {
         let soon = now + (self.round_trip() / 4).max(KEEPALIVE_MIN_NANOS);
-        let is_heard = now.saturating_sub(self.heard_at) <= self.patience_with_silence();
+        let is_heard = now.saturating_sub(self.heard_at) <= self.round_trip.patience();
         let last = self.keepalive.sent_at + KEEPALIVE_SILENT_NANOS.0;
         self.keepalive.due = Some(if is_heard { soon } else { soon.min(last.max(now)) });
         self.keepalive.count = 0;
-    }
-
-    /// A neighbour not heard for longer than this counts as silent.
-    fn patience_with_silence(&self) -> Nanos {
-        SILENCE_NANOS + 4 * self.round_trip()
     }
 
     /// Keepalive interval while symbols wait for a report.
@@ -477,9 +458,9 @@ impl Sender {
         }
         // Other paths have taken over the symbols that are not forwarded.
         let is_lost_behind = self.is_path && self.is_stuck_behind();
-        let Self { receiver, sent, open, given_up, .. } = self;
+        let Self { receiver, sent, round_trip, open, given_up, .. } = self;
         let hop = *receiver;
-        let round_trip = self.round_trip.unwrap_or(0);
+        let round_trip = round_trip.mean();
         let heard = sent.hear(report, payload, now, round_trip, |carried, outcome| {
             match (carried, outcome) {
                 (Carried::Symbol { number, .. }, Outcome::Came) if is_lost_behind => came(number),
@@ -511,18 +492,11 @@ impl Sender {
         let Some(heard) = heard else { return };
         self.heard_at = now;
         self.liveness.heard();
-        let mean = self.round_trip.map_or(heard.round_trip, |mean| {
-            mean - mean / ROUND_TRIP_WEIGHT + heard.round_trip / ROUND_TRIP_WEIGHT
-        });
-        (self.round_trip, self.beyond) = (Some(mean), report.beyond_nanos());
+        let mean = self.round_trip.note(heard.round_trip, now);
+        self.beyond = report.beyond_nanos();
         self.waits_there = report.backlog_nanos();
         self.reported_at = now;
-        self.queued =
-            self.queued - self.queued / ROUND_TRIP_WEIGHT + heard.waited / ROUND_TRIP_WEIGHT;
-        if now >= self.least_at + LEAST_NANOS {
-            (self.least, self.least_at) = ((Nanos::MAX, self.least.0), now);
-        }
-        self.least.0 = self.least.0.min(heard.round_trip);
+        self.queued = smoothed(self.queued, heard.waited);
         self.rate.queue(heard.waited, mean);
         if let Some(sample) = heard.sample {
             if self.rate.sample(&sample, mean, now) == Verdict::NotOurs {

@@ -36,6 +36,7 @@ use crate::hop::send::in_flight::{Carried, InFlight, Outcome};
 use crate::hop::send::next_hops::NextHops;
 use crate::hop::send::path_size::PathSize;
 use crate::hop::send::repair::RepairBudget;
+use crate::hop::send::round_trip::{RoundTrip, UNKNOWN_NANOS};
 use advance::{LOSS_MAX, ahead, sure};
 use recoded_code::theory::LossModel;
 use recoded_code::theory::stream::{Plan, StreamProfile, Traffic};
@@ -52,11 +53,6 @@ const BUDGET_SHARE: f64 = 1.0;
 /// receiver can tell apart.
 const PACKETS: (usize, usize) = (256, 1 << 14);
 
-/// The next node counts as silent when a packet has gone unreported for this long plus this many
-/// round trips.
-const SILENCE_NANOS: Nanos = 100_000_000;
-const SILENCE_ROUND_TRIPS: Nanos = 4;
-
 /// Bounds of the keepalive interval: the minimum after a packet, and the maximum, since a damaged
 /// report may yield any round trip. Keepalives are sent at a constant interval up to the first
 /// count, since consecutive ones may be lost, and then back off; after the second count the next
@@ -66,19 +62,10 @@ const KEEPALIVE_MAX_NANOS: Nanos = 1_000_000_000;
 const KEEPALIVES_SOON: u32 = 6;
 const KEEPALIVES: u32 = 12;
 
-/// Longest wait for the first report.
-const UNKNOWN_NANOS: Nanos = 600_000_000;
-
 /// While nothing is received from the next node, one keepalive per this many packets: far fewer
 /// than a receiver accepts as missing at once. Also the limit of replacements per report while
 /// large packets may be vanishing.
 const UNHEARD: u32 = 16;
-
-/// The base round trip is the minimum over this period.
-const LEAST_NANOS: Nanos = 5_000_000_000;
-
-/// Weight of a new round trip in the mean.
-const ROUND_TRIP_WEIGHT: u64 = 8;
 
 /// At longer round trips, nothing waits for a report: sinks do not hold later data that long,
 /// tables do not keep units that long at high rates, and in-order delivery would stall. Measured in
@@ -110,13 +97,9 @@ pub(crate) struct Mender {
     budget: RepairBudget,
     /// When the first packet was sent.
     begun_at: Option<Nanos>,
-    /// Mean round trip, once the next node reports.
-    round_trip: Option<Nanos>,
+    round_trip: RoundTrip,
     /// Sum of the round trips of the later hops, as reported by the next node.
     beyond: Nanos,
-    /// The minimum of the current and the previous period, and when the current one began.
-    least: (Nanos, Nanos),
-    least_at: Nanos,
     /// When the next keepalive is due, and how many were sent since the last packet or report.
     keepalive_at: Option<Nanos>,
     keepalives: u32,
@@ -150,10 +133,8 @@ impl Mender {
             gate: Gate::new(),
             begun_at: None,
             budget: RepairBudget::of_share(BUDGET_SHARE),
-            round_trip: None,
+            round_trip: RoundTrip::default(),
             beyond: 0,
-            least: (Nanos::MAX, Nanos::MAX),
-            least_at: 0,
             keepalive_at: None,
             keepalives: 0,
             asked: None,
@@ -172,9 +153,8 @@ impl Mender {
 
     /// Whether the next node reports, so that lost packets can be retransmitted.
     pub(crate) fn is_on(&self, now: Nanos) -> bool {
-        let Some(round_trip) = self.round_trip else { return false };
-        let patience = SILENCE_NANOS + SILENCE_ROUND_TRIPS * round_trip;
-        self.sent.oldest_at().is_none_or(|at| at + patience > now)
+        let is_answered = |at| at + self.round_trip.patience() > now;
+        self.round_trip.is_known() && self.sent.oldest_at().is_none_or(is_answered)
     }
 
     /// Records `count` packets of a unit, each of this many bytes, sent under consecutive link
@@ -187,12 +167,12 @@ impl Mender {
         }
         let unheard = first.wrapping_sub(*self.asked.get_or_insert(first));
         // They work without a return path if there never was one.
-        if self.round_trip.is_some() && unheard >= UNHEARD && !self.is_on(now) {
+        if self.round_trip.is_known() && unheard >= UNHEARD && !self.is_on(now) {
             // All packets in flight may be too large for the link.
             (self.asked, self.keepalive_at) = (Some(first), Some(now));
             return;
         }
-        if let Some(round_trip) = self.round_trip.filter(|_| count > 0) {
+        if let Some(round_trip) = self.round_trip.known().filter(|_| count > 0) {
             self.keepalives = 0;
             self.keepalive_at = Some(now + (round_trip / 4).max(KEEPALIVE_MIN_NANOS));
         }
@@ -211,25 +191,18 @@ impl Mender {
                 note(units, unit, outcome);
             }
         };
-        let round_trip = self.round_trip.unwrap_or(0);
+        let round_trip = self.round_trip.mean();
         let was_on = self.is_on(now);
         let heard = self.sent.hear(report, payload, now, round_trip, resolve);
         let Some(heard) = heard else { return };
         self.path.age(now);
         self.beyond = report.beyond_nanos();
         self.asked = None;
-        if !was_on && self.round_trip.is_some() {
+        if !was_on && self.round_trip.is_known() {
             self.gate.begin_again();
         }
-        let mean = self.round_trip.map_or(heard.round_trip, |mean| {
-            mean - mean / ROUND_TRIP_WEIGHT + heard.round_trip / ROUND_TRIP_WEIGHT
-        });
-        self.round_trip = Some(mean);
+        let mean = self.round_trip.note(heard.round_trip, now);
         self.gate.hear(report, &heard, &mut self.sent, mean, now);
-        if now >= self.least_at + LEAST_NANOS {
-            (self.least, self.least_at) = ((Nanos::MAX, self.least.0), now);
-        }
-        self.least.0 = self.least.0.min(heard.round_trip);
         if self.sent.on_their_way() == 0 {
             self.keepalive_at = None;
         }
@@ -274,12 +247,12 @@ impl Mender {
 
     /// Whether the round trip is too long to wait at all: the proactive share must suffice.
     pub(crate) fn is_far(&self) -> bool {
-        self.round_trip.is_some() && self.way() > FAR_NANOS
+        self.round_trip.is_known() && self.way() > FAR_NANOS
     }
 
-    /// The base round trip, without queueing.
+    /// The base round trip; unlimited until it is known.
     fn way(&self) -> Nanos {
-        self.least.0.min(self.least.1)
+        self.round_trip.base().unwrap_or(Nanos::MAX)
     }
 
     /// Proactive packets for a generation or batch of this many symbols. For a generation, enough
@@ -340,7 +313,7 @@ impl Mender {
 
     fn unless_paced(&self, at: Nanos, now: Nanos) -> Result<(), Option<Nanos>> {
         let may_report = self.begun_at.is_some_and(|at| now < at + UNKNOWN_NANOS);
-        let is_paced = may_report || self.round_trip.is_some();
+        let is_paced = may_report || self.round_trip.is_known();
         if at > now && is_paced { Err(Some(at)) } else { Ok(()) }
     }
 
@@ -361,12 +334,12 @@ impl Mender {
 
     /// Sum of the known round trips of all hops from here.
     pub(crate) fn path_round_trip(&self) -> Nanos {
-        self.round_trip.unwrap_or(0) + self.beyond
+        self.round_trip.mean() + self.beyond
     }
 
     /// When [`Mender::tick`] is due.
     pub(crate) fn due(&self) -> Option<Nanos> {
-        earlier(self.keepalive_at, self.sent.sizes().due(self.round_trip.unwrap_or(0)))
+        earlier(self.keepalive_at, self.sent.sizes().due(self.round_trip.mean()))
     }
 
     /// Records the packet size limit of a node whose report has travelled this many links.
@@ -413,22 +386,23 @@ impl Mender {
             return;
         }
         self.keepalives += 1;
-        if self.keepalives > KEEPALIVES && self.round_trip.is_some() {
+        if self.keepalives > KEEPALIVES && self.round_trip.is_known() {
             self.keepalive_at = None;
-            self.round_trip = None;
+            self.round_trip.forget();
             return self.sent.forget();
         }
         let shift = self.keepalives.min(KEEPALIVES).saturating_sub(KEEPALIVES_SOON);
-        let pause = (self.round_trip.unwrap_or(0) * 5 / 4).max(KEEPALIVE_MIN_NANOS) << shift;
+        let pause = (self.round_trip.mean() * 5 / 4).max(KEEPALIVE_MIN_NANOS) << shift;
         // Before the first report, one suffices: further packets are followed by another.
-        self.keepalive_at = self.round_trip.map(|_| hop.io.now + pause.min(KEEPALIVE_MAX_NANOS));
+        self.keepalive_at =
+            self.round_trip.known().map(|_| hop.io.now + pause.min(KEEPALIVE_MAX_NANOS));
         let is_sent = self.send_padded(hop, Carried::Nothing, 0);
         hop.counters.sent_keepalive += u64::from(is_sent);
     }
 
     /// Sends a probe of the largest packet size that arrives, if one is due.
     fn probe(&mut self, hop: &mut HopContext<'_, '_, impl Frames, impl Egress>) {
-        let round_trip = self.round_trip.unwrap_or(0);
+        let round_trip = self.round_trip.mean();
         if hop.hops.next_number().is_none() {
             return;
         }

@@ -4,6 +4,8 @@ pub(crate) mod next_hops;
 
 pub(crate) mod in_flight;
 
+pub(crate) mod round_trip;
+
 pub(crate) mod mender;
 
 mod gate;

@@ -31,8 +31,8 @@ impl Sender {
 
     /// Queueing delay of a symbol queued now; unlimited if the neighbour is silent.
     pub(crate) fn backlog(&self, symbol_bytes: usize, now: Nanos) -> Nanos {
-        let is_known = self.round_trip.is_some() || self.liveness.silence() > UNKNOWN_NANOS;
-        if is_known && self.liveness.silence() > self.patience_with_silence() {
+        let is_known = self.round_trip.is_known() || self.liveness.silence() > UNKNOWN_NANOS;
+        if is_known && self.liveness.silence() > self.round_trip.patience() {
             return Nanos::MAX;
         }
         let waiting = self.fresh.len() + self.again.len();
@@ -59,11 +59,11 @@ impl Sender {
 
     /// When the first hop comes into doubt if no report arrives.
     pub(crate) fn doubted_at(&self) -> Option<Nanos> {
-        let round_trip = self.round_trip.unwrap_or(UNKNOWN_NANOS);
+        let round_trip = self.round_trip.known().unwrap_or(UNKNOWN_NANOS);
         let patience = DOUBT_NANOS + round_trip + round_trip / 4;
         // With continuous reports, the first one missing covers packets sent a round trip before
         // the last one.
-        let overdue = self.sent.oldest_at().filter(|_| self.round_trip.is_some());
+        let overdue = self.sent.oldest_at().filter(|_| self.round_trip.is_known());
         let overdue = overdue.map(|at| (at + patience).max(self.heard_at + DOUBT_NANOS));
         earlier(self.liveness.reaches(patience), overdue)
     }
