@@ -12,6 +12,7 @@ use crate::config::report::{HeardHop, HopLoss, Planned};
 use crate::hop::rate::sample::AROUND_BYTES;
 use crate::hop::rate::{Rate, Verdict};
 use crate::hop::send::in_flight::{Carried, InFlight, Outcome};
+use crate::hop::send::keepalive::{KEEPALIVE_MAX_NANOS, Keepalive};
 use crate::hop::send::liveness::Liveness;
 use crate::hop::send::path_mtu::PathMtu;
 use crate::hop::send::repair::RepairBudget;
@@ -26,19 +27,13 @@ use std::collections::VecDeque;
 const AGAIN_NANOS: Nanos = 1_000_000_000;
 const AGAIN_ROUND_TRIPS: Nanos = 4;
 
-/// Minimum keepalive interval after the last packet; maximum interval; and interval while symbols
-/// wait.
-const KEEPALIVE_MIN_NANOS: Nanos = 1_500_000;
-const KEEPALIVE_MAX_NANOS: Nanos = 1_000_000_000;
+/// Keepalive interval while symbols wait.
 const KEEPALIVE_WAITING_NANOS: Nanos = 10_000_000;
 
-/// Keepalive schedule. The interval doubles after `KEEPALIVES_SOON` unanswered ones, since
-/// consecutive losses may hit several. After `KEEPALIVES` there are none until there is more to
-/// send. If none is answered they continue: the interval is then an eighth of the silence, which
-/// adds little to an outage, up to the first limit for `KEEPALIVES_OFTEN` keepalives, and the
-/// second later. Recovery may take three, since neither side accepts a single number far from the
-/// previous ones.
-const KEEPALIVES_SOON: u32 = 6;
+/// Keepalive schedule. After `KEEPALIVES` there are none until there is more to send. If none is
+/// answered they continue: the interval is then an eighth of the silence, which adds little to an
+/// outage, up to the first limit for `KEEPALIVES_OFTEN` keepalives, and the second later. Recovery
+/// may take three, since neither side accepts a single number far from the previous ones.
 const KEEPALIVES: u32 = 32;
 const KEEPALIVES_OFTEN: u32 = 600;
 const SILENCE_PARTS: Nanos = 8;
@@ -65,14 +60,6 @@ pub(crate) enum Next {
     Keepalive,
     /// A keepalive of this many bytes, to probe whether they arrive.
     Probe(u16),
-}
-
-/// Keepalives since the last packet or report.
-#[derive(Debug, Default)]
-struct Keepalive {
-    due: Option<Nanos>,
-    count: u32,
-    sent_at: Nanos,
 }
 
 /// One hop of a stream.
@@ -123,6 +110,8 @@ pub(crate) struct Sender {
     heard_at: Nanos,
     liveness: Liveness,
     keepalive: Keepalive,
+    /// When the last keepalive was sent.
+    asked_at: Nanos,
 }
 
 impl Sender {
@@ -159,6 +148,7 @@ impl Sender {
             heard_at: 0,
             liveness: Liveness::default(),
             keepalive: Keepalive::default(),
+            asked_at: 0,
         }
     }
 
@@ -390,17 +380,15 @@ impl Sender {
         if self.is_idle() || self.keepalive.count < KEEPALIVES {
             self.keepalive.count += 1;
         }
-        self.keepalive.sent_at = now;
+        self.asked_at = now;
         let silence = now.saturating_sub(self.heard_at);
         let patience = self.round_trip.patience();
         if self.round_trip.is_known() && silence > patience {
             self.heard_at = now;
             self.rate.silence();
         }
-        let shift = self.keepalive.count.saturating_sub(KEEPALIVES_SOON).min(10);
         let longest = self.waiting_interval().max(self.liveness.silence() / SILENCE_PARTS);
-        let wait = (self.round_trip() * 5 / 4).max(KEEPALIVE_MIN_NANOS) << shift;
-        let wait = wait.min(longest);
+        let wait = self.keepalive.interval(self.round_trip()).min(longest);
         let is_over = self.keepalive.count >= KEEPALIVES && self.is_idle();
         let goes_on = !is_over || is_unanswered;
         let (often, rarely) = KEEPALIVE_SILENT_NANOS;
@@ -420,11 +408,10 @@ impl Sender {
     /// Requests a report if no packet follows soon; without reports, even if packets follow: all of
     /// them may be too large for the link.
     fn ask_soon(&mut self, now: Nanos) {
-        let soon = now + (self.round_trip() / 4).max(KEEPALIVE_MIN_NANOS);
+        let soon = Keepalive::first_at(self.round_trip(), now);
         let is_heard = now.saturating_sub(self.heard_at) <= self.round_trip.patience();
-        let last = self.keepalive.sent_at + KEEPALIVE_SILENT_NANOS.0;
-        self.keepalive.due = Some(if is_heard { soon } else { soon.min(last.max(now)) });
-        self.keepalive.count = 0;
+        let last = self.asked_at + KEEPALIVE_SILENT_NANOS.0;
+        self.keepalive.restart(if is_heard { soon } else { soon.min(last.max(now)) });
     }
 
     /// Keepalive interval while symbols wait for a report.

@@ -33,6 +33,7 @@ use crate::env::egress::Egress;
 use crate::env::io::Io;
 use crate::hop::send::gate::Gate;
 use crate::hop::send::in_flight::{Carried, InFlight, Outcome};
+use crate::hop::send::keepalive::{KEEPALIVE_MAX_NANOS, KEEPALIVE_MIN_NANOS, Keepalive};
 use crate::hop::send::next_hops::NextHops;
 use crate::hop::send::path_size::PathSize;
 use crate::hop::send::repair::RepairBudget;
@@ -53,13 +54,7 @@ const BUDGET_SHARE: f64 = 1.0;
 /// receiver can tell apart.
 const PACKETS: (usize, usize) = (256, 1 << 14);
 
-/// Bounds of the keepalive interval: the minimum after a packet, and the maximum, since a damaged
-/// report may yield any round trip. Keepalives are sent at a constant interval up to the first
-/// count, since consecutive ones may be lost, and then back off; after the second count the next
-/// node is considered gone.
-const KEEPALIVE_MIN_NANOS: Nanos = 1_500_000;
-const KEEPALIVE_MAX_NANOS: Nanos = 1_000_000_000;
-const KEEPALIVES_SOON: u32 = 6;
+/// Keepalives after which the next node counts as gone.
 const KEEPALIVES: u32 = 12;
 
 /// While nothing is received from the next node, one keepalive per this many packets: far fewer
@@ -100,9 +95,7 @@ pub(crate) struct Mender {
     round_trip: RoundTrip,
     /// Sum of the round trips of the later hops, as reported by the next node.
     beyond: Nanos,
-    /// When the next keepalive is due, and how many were sent since the last packet or report.
-    keepalive_at: Option<Nanos>,
-    keepalives: u32,
+    keepalive: Keepalive,
     /// Link sequence number of the first packet since the last report or keepalive.
     asked: Option<u32>,
     pace: Pace,
@@ -135,8 +128,7 @@ impl Mender {
             budget: RepairBudget::of_share(BUDGET_SHARE),
             round_trip: RoundTrip::default(),
             beyond: 0,
-            keepalive_at: None,
-            keepalives: 0,
+            keepalive: Keepalive::default(),
             asked: None,
             pace: Pace::default(),
             is_slow: false,
@@ -169,12 +161,11 @@ impl Mender {
         // They work without a return path if there never was one.
         if self.round_trip.is_known() && unheard >= UNHEARD && !self.is_on(now) {
             // All packets in flight may be too large for the link.
-            (self.asked, self.keepalive_at) = (Some(first), Some(now));
+            (self.asked, self.keepalive.due) = (Some(first), Some(now));
             return;
         }
         if let Some(round_trip) = self.round_trip.known().filter(|_| count > 0) {
-            self.keepalives = 0;
-            self.keepalive_at = Some(now + (round_trip / 4).max(KEEPALIVE_MIN_NANOS));
+            self.keepalive.restart(Keepalive::first_at(round_trip, now));
         }
     }
 
@@ -204,7 +195,7 @@ impl Mender {
         let mean = self.round_trip.note(heard.round_trip, now);
         self.gate.hear(report, &heard, &mut self.sent, mean, now);
         if self.sent.on_their_way() == 0 {
-            self.keepalive_at = None;
+            self.keepalive.due = None;
         }
     }
 
@@ -329,7 +320,7 @@ impl Mender {
 
     /// Requests a report early: it allows more replacements.
     fn ask_for_more(&mut self, now: Nanos) {
-        self.keepalive_at.get_or_insert(now + KEEPALIVE_MIN_NANOS);
+        self.keepalive.due.get_or_insert(now + KEEPALIVE_MIN_NANOS);
     }
 
     /// Sum of the known round trips of all hops from here.
@@ -339,7 +330,7 @@ impl Mender {
 
     /// When [`Mender::tick`] is due.
     pub(crate) fn due(&self) -> Option<Nanos> {
-        earlier(self.keepalive_at, self.sent.sizes().due(self.round_trip.mean()))
+        earlier(self.keepalive.due, self.sent.sizes().due(self.round_trip.mean()))
     }
 
     /// Records the packet size limit of a node whose report has travelled this many links.
@@ -378,24 +369,22 @@ impl Mender {
     /// Sends a keepalive of `epoch` if one is due: it reveals losses at the tail.
     pub(crate) fn tick(&mut self, hop: &mut HopContext<'_, '_, impl Frames, impl Egress>) {
         self.probe(hop);
-        if self.keepalive_at.is_none_or(|due| due > hop.io.now) {
+        if self.keepalive.due.is_none_or(|due| due > hop.io.now) {
             return;
         }
         if hop.hops.next_number().is_none() {
-            self.keepalive_at = None;
+            self.keepalive.due = None;
             return;
         }
-        self.keepalives += 1;
-        if self.keepalives > KEEPALIVES && self.round_trip.is_known() {
-            self.keepalive_at = None;
+        self.keepalive.count += 1;
+        if self.keepalive.count > KEEPALIVES && self.round_trip.is_known() {
+            self.keepalive.due = None;
             self.round_trip.forget();
             return self.sent.forget();
         }
-        let shift = self.keepalives.min(KEEPALIVES).saturating_sub(KEEPALIVES_SOON);
-        let pause = (self.round_trip.mean() * 5 / 4).max(KEEPALIVE_MIN_NANOS) << shift;
         // Before the first report, one suffices: further packets are followed by another.
-        self.keepalive_at =
-            self.round_trip.known().map(|_| hop.io.now + pause.min(KEEPALIVE_MAX_NANOS));
+        let interval = |mean| self.keepalive.interval(mean).min(KEEPALIVE_MAX_NANOS);
+        self.keepalive.due = self.round_trip.known().map(|mean| hop.io.now + interval(mean));
         let is_sent = self.send_padded(hop, Carried::Nothing, 0);
         hop.counters.sent_keepalive += u64::from(is_sent);
     }
@@ -408,8 +397,7 @@ impl Mender {
         }
         let Some(bytes) = self.sent.probe(round_trip, hop.io.now) else { return };
         // Later packets reveal whether it arrived.
-        let asks_at = hop.io.now + (round_trip / 4).max(KEEPALIVE_MIN_NANOS);
-        self.keepalive_at.get_or_insert(asks_at);
+        self.keepalive.due.get_or_insert(Keepalive::first_at(round_trip, hop.io.now));
         let is_sent = self.send_padded(hop, Carried::Probe, usize::from(bytes));
         hop.counters.sent_probe += u64::from(is_sent);
     }

@@ -6,6 +6,8 @@ pub(crate) mod in_flight;
 
 pub(crate) mod round_trip;
 
+pub(crate) mod keepalive;
+
 pub(crate) mod mender;
 
 mod gate;
