@@ -260,7 +260,7 @@ impl RlncSource {
 
     /// Updates the pace of the link, and returns the fates of packets reported since the last call.
     pub(crate) fn settle(&mut self, pace: Option<f64>) -> Comparison {
-        self.mender.settle(pace)
+        self.mender.link.settle(pace)
     }
 
     /// Reads the next node's report on the link to it, and sends the packets it lacks.

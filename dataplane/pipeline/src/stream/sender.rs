@@ -9,14 +9,12 @@ mod probes;
 use crate::base::time::earlier;
 use crate::config::params::Nanos;
 use crate::config::report::{HeardHop, HopLoss, Planned};
-use crate::hop::rate::sample::AROUND_BYTES;
-use crate::hop::rate::{Rate, Verdict};
 use crate::hop::send::in_flight::{Carried, InFlight, Outcome};
 use crate::hop::send::keepalive::{KEEPALIVE_MAX_NANOS, Keepalive};
+use crate::hop::send::link_sender::LinkSender;
 use crate::hop::send::liveness::Liveness;
-use crate::hop::send::path_mtu::PathMtu;
 use crate::hop::send::repair::RepairBudget;
-use crate::hop::send::round_trip::{RoundTrip, smoothed};
+use crate::hop::send::round_trip::smoothed;
 use crate::stream::fec_scheduler::FecScheduler;
 use crate::stream::store::Store;
 use recoded_wire::link::{LinkReport, Missing};
@@ -72,15 +70,8 @@ pub(crate) struct Sender {
     is_path: bool,
     /// How long a symbol is sent after it was first seen, excluding round trips.
     patience: Nanos,
-    /// Budget for requests of the sinks behind it.
-    pub(crate) budget: RepairBudget,
-    sent: InFlight,
-    rate: Rate,
-    round_trip: RoundTrip,
-    /// Sum of the round trips of the hops behind the neighbour, as reported.
-    beyond: Nanos,
-    /// Delay of new symbols at the neighbour, as reported.
-    waits_there: Nanos,
+    /// Its budget is for requests of the sinks behind it.
+    pub(crate) link: LinkSender,
     /// Mean queueing delay of the link.
     queued: Nanos,
     /// Time of the last report.
@@ -101,15 +92,11 @@ pub(crate) struct Sender {
     /// Symbols too large for the link; symbols that waited too long.
     given_up: u64,
     lagged: u64,
-    /// When the link is free, and when it is for probes.
-    free_at: Nanos,
+    /// When the link is free for probes.
     probes_at: Nanos,
-    /// Whether the window was full since the last packet.
-    is_full: bool,
     /// When the neighbour was last heard, or first had anything to report.
     heard_at: Nanos,
     liveness: Liveness,
-    keepalive: Keepalive,
     /// When the last keepalive was sent.
     asked_at: Nanos,
 }
@@ -123,12 +110,7 @@ impl Sender {
             receiver,
             is_path,
             patience: AGAIN_NANOS,
-            budget: RepairBudget::new(),
-            sent: InFlight::new(2 * symbols),
-            rate: Rate::new(),
-            round_trip: RoundTrip::default(),
-            beyond: 0,
-            waits_there: 0,
+            link: LinkSender::new(2 * symbols, RepairBudget::new()),
             queued: 0,
             reported_at: 0,
             fresh: VecDeque::with_capacity(symbols),
@@ -142,12 +124,9 @@ impl Sender {
             next_key: 0,
             given_up: 0,
             lagged: 0,
-            free_at: 0,
             probes_at: 0,
-            is_full: false,
             heard_at: 0,
             liveness: Liveness::default(),
-            keepalive: Keepalive::default(),
             asked_at: 0,
         }
     }
@@ -166,17 +145,7 @@ impl Sender {
 
     /// Mean round trip to the neighbour, if known.
     pub(crate) fn round_trip(&self) -> Nanos {
-        self.round_trip.mean()
-    }
-
-    /// Sum of the round trips of the hops from here on, if known.
-    pub(crate) fn path_round_trip(&self) -> Nanos {
-        self.round_trip() + self.beyond
-    }
-
-    /// Current sending rate.
-    pub(crate) fn bytes_per_second(&self) -> f64 {
-        self.rate.bytes_per_second()
+        self.link.round_trip.mean()
     }
 
     /// The state reported by the neighbour, once there is a report, and not in an open loop.
@@ -185,8 +154,9 @@ impl Sender {
             return None;
         }
         let (at, queue_nanos) = (self.reported_at, self.queued);
-        let loss = self.sent.measured_loss(self.rate.usual_loss()).map(|link| link.loss);
-        let round_trip = self.round_trip.known();
+        let loss =
+            self.link.in_flight.measured_loss(self.link.rate.usual_loss()).map(|link| link.loss);
+        let round_trip = self.link.round_trip.known();
         round_trip.map(|round_trip_nanos| HeardHop { at, round_trip_nanos, queue_nanos, loss })
     }
 
@@ -195,16 +165,11 @@ impl Sender {
         self.liveness.silence()
     }
 
-    /// The packet sizes that arrive.
-    pub(crate) fn sizes(&self) -> &PathMtu {
-        self.sent.sizes()
-    }
-
     /// Whether an IP packet to be sent is too large to arrive.
     pub(crate) fn refuses(&mut self, packet_bytes: usize) -> bool {
         let bytes = (STREAM_BYTES + packet_bytes) as u16;
-        self.sent.sizes_mut().wish(bytes);
-        self.sent.sizes().exceeds(bytes)
+        self.link.in_flight.sizes_mut().wish(bytes);
+        self.link.sizes().exceeds(bytes)
     }
 
     /// Proactive redundancy planned.
@@ -242,7 +207,7 @@ impl Sender {
             return Some(Next::Probe(bytes));
         }
         if let Err(at) = self.opens_at(now) {
-            self.is_full |= at.is_none() && self.rate.has_sample();
+            self.link.is_full |= at.is_none() && self.link.rate.has_sample();
             self.expire(store, now);
             return self.due_keepalive(now);
         }
@@ -296,7 +261,7 @@ impl Sender {
         let known = |back: &u32| {
             let number = self.number_at(self.next_place.wrapping_sub(*back));
             let bytes = store.coded_bytes(number).map(|bytes| COMBINATION_BYTES + bytes);
-            bytes.is_some_and(|bytes| !self.sent.sizes().exceeds(bytes as u16))
+            bytes.is_some_and(|bytes| !self.link.sizes().exceeds(bytes as u16))
         };
         let count = (1..=most).take_while(known).count() as u16;
         if count == 0 {
@@ -313,7 +278,7 @@ impl Sender {
     }
 
     fn due_keepalive(&mut self, now: Nanos) -> Option<Next> {
-        let is_due = match self.keepalive.due {
+        let is_due = match self.link.keepalive.due {
             Some(due) => due <= now,
             None => self.is_stuck(),
         };
@@ -322,11 +287,13 @@ impl Sender {
 
     /// Whether waiting symbols need a report to leave, and none is requested.
     fn is_stuck(&self) -> bool {
-        self.keepalive.due.is_none() && !self.is_idle() && self.sent.on_their_way() >= self.window()
+        self.link.keepalive.due.is_none()
+            && !self.is_idle()
+            && self.link.in_flight.on_their_way() >= self.window()
     }
 
     /// Records a packet sent under a link sequence number.
-    pub(crate) fn left(&mut self, what: Next, link: u32, bytes: usize, now: Nanos) {
+    pub(crate) fn left(&mut self, what: Next, sequence: u32, bytes: usize, now: Nanos) {
         let carried = match what {
             Next::Symbol { number, place, .. } => Carried::Symbol { number, place },
             Next::Combination(Combination { first, count, .. }) => {
@@ -340,21 +307,11 @@ impl Sender {
         }
         let is_unanswered = self.liveness.is_asked();
         self.liveness.sent(now);
-        if self.sent.on_their_way() == 0 {
+        if self.link.in_flight.on_their_way() == 0 {
             // Nothing was outstanding.
             self.heard_at = now;
         }
-        let earliest = now.saturating_sub(self.rate.burst());
-        if self.free_at < earliest && !std::mem::take(&mut self.is_full) {
-            // The sender ran out of data: the next arrivals do not show the capacity.
-            self.sent.ran_dry();
-        }
-        self.sent.note(link, carried, bytes, now);
-        let takes = match what {
-            Next::Probe(_) => self.rate.nanos_of_probe(bytes + AROUND_BYTES),
-            _ => self.rate.spend(bytes + AROUND_BYTES),
-        };
-        self.free_at = self.free_at.max(earliest) + takes;
+        let takes = self.link.sent(sequence, carried, bytes, now);
         match what {
             Next::Symbol { .. } | Next::Combination(_) => {
                 if let Next::Symbol { place, .. } = what {
@@ -363,13 +320,13 @@ impl Sender {
                     self.placed[place as usize % PLACES].1 = now;
                 }
                 if matches!(what, Next::Symbol { is_repair: false, .. }) {
-                    let way = self.round_trip.base().unwrap_or(0);
+                    let way = self.link.round_trip.base().unwrap_or(0);
                     self.fec.earn(self.loss(), way, takes, now);
                 }
                 self.ask_soon(now);
             }
             // Later packets reveal whether it arrived.
-            Next::Probe(_) if self.keepalive.due.is_none() => self.ask_soon(now),
+            Next::Probe(_) if self.link.keepalive.due.is_none() => self.ask_soon(now),
             Next::Probe(_) => {}
             Next::Keepalive => self.left_keepalive(is_unanswered, now),
         }
@@ -377,31 +334,31 @@ impl Sender {
 
     /// Schedules the keepalive after one that was sent.
     fn left_keepalive(&mut self, is_unanswered: bool, now: Nanos) {
-        if self.is_idle() || self.keepalive.count < KEEPALIVES {
-            self.keepalive.count += 1;
+        if self.is_idle() || self.link.keepalive.count < KEEPALIVES {
+            self.link.keepalive.count += 1;
         }
         self.asked_at = now;
         let silence = now.saturating_sub(self.heard_at);
-        let patience = self.round_trip.patience();
-        if self.round_trip.is_known() && silence > patience {
+        let patience = self.link.round_trip.patience();
+        if self.link.round_trip.is_known() && silence > patience {
             self.heard_at = now;
-            self.rate.silence();
+            self.link.rate.silence();
         }
         let longest = self.waiting_interval().max(self.liveness.silence() / SILENCE_PARTS);
-        let wait = self.keepalive.interval(self.round_trip()).min(longest);
-        let is_over = self.keepalive.count >= KEEPALIVES && self.is_idle();
+        let wait = self.link.keepalive.interval(self.round_trip()).min(longest);
+        let is_over = self.link.keepalive.count >= KEEPALIVES && self.is_idle();
         let goes_on = !is_over || is_unanswered;
         let (often, rarely) = KEEPALIVE_SILENT_NANOS;
         let most = match self.is_idle() {
-            true if self.keepalive.count > KEEPALIVES_OFTEN => rarely,
+            true if self.link.keepalive.count > KEEPALIVES_OFTEN => rarely,
             true if self.liveness.silence() > patience => often,
             true => KEEPALIVE_MAX_NANOS,
             false => self.waiting_interval(),
         };
-        self.keepalive.due = goes_on.then(|| now + wait.min(most));
+        self.link.keepalive.due = goes_on.then(|| now + wait.min(most));
         if is_over {
             // The neighbour may have recovered: the next packets find out.
-            self.sent.forget();
+            self.link.in_flight.forget();
         }
     }
 
@@ -409,9 +366,9 @@ impl Sender {
     /// them may be too large for the link.
     fn ask_soon(&mut self, now: Nanos) {
         let soon = Keepalive::first_at(self.round_trip(), now);
-        let is_heard = now.saturating_sub(self.heard_at) <= self.round_trip.patience();
+        let is_heard = now.saturating_sub(self.heard_at) <= self.link.round_trip.patience();
         let last = self.asked_at + KEEPALIVE_SILENT_NANOS.0;
-        self.keepalive.restart(if is_heard { soon } else { soon.min(last.max(now)) });
+        self.link.keepalive.restart(if is_heard { soon } else { soon.min(last.max(now)) });
     }
 
     /// Keepalive interval while symbols wait for a report.
@@ -426,7 +383,7 @@ impl Sender {
             Ok(()) => Some(until.max(now)),
             Err(at) => at.map(|at| at.max(until)),
         });
-        let asks = if self.is_stuck() { Some(now) } else { self.keepalive.due };
+        let asks = if self.is_stuck() { Some(now) } else { self.link.keepalive.due };
         earlier(earlier(opens, asks), self.probe_due())
     }
 
@@ -445,10 +402,9 @@ impl Sender {
         }
         // Other paths have taken over the symbols that are not forwarded.
         let is_lost_behind = self.is_path && self.is_stuck_behind();
-        let Self { receiver, sent, round_trip, open, given_up, .. } = self;
+        let Self { receiver, link, open, given_up, .. } = self;
         let hop = *receiver;
-        let round_trip = round_trip.mean();
-        let heard = sent.hear(report, payload, now, round_trip, |carried, outcome| {
+        let heard = link.resolve(report, payload, now, |carried, outcome| {
             match (carried, outcome) {
                 (Carried::Symbol { number, .. }, Outcome::Came) if is_lost_behind => came(number),
                 (_, Outcome::Came) if is_lost_behind => {}
@@ -473,42 +429,31 @@ impl Sender {
                 _ => {}
             }
         });
-        self.rate.note_vanishing(self.sent.sizes_mut().take_vanishing());
+        self.link.rate.note_vanishing(self.link.in_flight.sizes_mut().take_vanishing());
         self.send_open_again(now);
         self.send_missing(store, &report.missing, now);
         let Some(heard) = heard else { return };
-        self.heard_at = now;
+        (self.heard_at, self.reported_at) = (now, now);
         self.liveness.heard();
-        let mean = self.round_trip.note(heard.round_trip, now);
-        self.beyond = report.beyond_nanos();
-        self.waits_there = report.backlog_nanos();
-        self.reported_at = now;
         self.queued = smoothed(self.queued, heard.waited);
-        self.rate.queue(heard.waited, mean);
-        if let Some(sample) = heard.sample {
-            if self.rate.sample(&sample, mean, now) == Verdict::NotOurs {
-                self.sent.accept_queue();
-            }
-            self.rate.slow_lossy_start(&sample);
-        }
-        self.rate.heard();
+        self.link.measure(report, &heard, now);
         let has_all = report.missing.places().is_empty();
-        if self.sent.on_their_way() == 0 && self.is_idle() && has_all {
-            self.keepalive.due = None;
+        if self.link.in_flight.on_their_way() == 0 && self.is_idle() && has_all {
+            self.link.keepalive.due = None;
         }
     }
 
     /// Loss of the link itself, without drops of its queue.
     fn loss(&self) -> HopLoss {
-        self.sent.loss(self.rate.usual_loss())
+        self.link.in_flight.loss(self.link.rate.usual_loss())
     }
 
     /// Retransmits losses that combinations in flight will not recover.
     fn send_open_again(&mut self, now: Nanos) {
         let arrive = 1.0 - self.loss().loss;
-        let expected = (self.sent.combinations_on_their_way() as f64 * arrive) as usize;
+        let expected = (self.link.in_flight.combinations_on_their_way() as f64 * arrive) as usize;
         // No combination in flight covers older symbols than these.
-        let reach = (self.sent.on_their_way() + self.fec.symbols()) as u32;
+        let reach = (self.link.in_flight.on_their_way() + self.fec.symbols()) as u32;
         while let Some((_, place)) = self.open.front() {
             let is_out_of_reach = self.next_place.wrapping_sub(*place) > reach;
             let is_unmatched = is_out_of_reach || self.open.len() > expected;

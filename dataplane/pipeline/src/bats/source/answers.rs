@@ -30,13 +30,13 @@ impl BatsSource {
     /// may wait for them.
     pub(super) fn tell_planner<F, E>(&mut self, cx: &Context<'_, '_, F, E>) {
         let hold = cx.params.hold_timeout_nanos;
-        let is_late = self.mender.path_round_trip() > hold;
+        let is_late = self.mender.link.path_round_trip() > hold;
         self.planner.set_mended(self.is_mended(cx), is_late, cx.io.now);
     }
 
     /// Updates the pace of the link, and returns the fates of packets reported since the last call.
     pub(crate) fn settle(&mut self, pace: Option<f64>) -> Comparison {
-        self.mender.settle(pace)
+        self.mender.link.settle(pace)
     }
 
     /// Reads the next node's report on the link to it, and sends the packets it lacks.

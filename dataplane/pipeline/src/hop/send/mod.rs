@@ -4,13 +4,13 @@ pub(crate) mod next_hops;
 
 pub(crate) mod in_flight;
 
+pub(crate) mod link_sender;
+
 pub(crate) mod round_trip;
 
 pub(crate) mod keepalive;
 
 pub(crate) mod mender;
-
-mod gate;
 
 pub(crate) mod repair;
 

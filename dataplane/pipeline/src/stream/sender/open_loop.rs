@@ -21,8 +21,8 @@ impl Sender {
         // No report on packets in flight is expected any more.
         self.again.clear();
         self.open.clear();
-        self.sent.forget();
-        (self.keepalive, self.asked_at) = (Keepalive::default(), 0);
+        self.link.in_flight.forget();
+        (self.link.keepalive, self.asked_at) = (Keepalive::default(), 0);
         self.liveness = Liveness::default();
     }
 

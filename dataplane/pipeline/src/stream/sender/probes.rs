@@ -11,14 +11,14 @@ impl Sender {
         if self.probes_at > now {
             return None;
         }
-        let bytes = self.sent.probe(self.round_trip(), now)?;
-        self.probes_at = now + self.rate.nanos_of_probe(usize::from(bytes) + AROUND_BYTES);
+        let bytes = self.link.in_flight.probe(self.round_trip(), now)?;
+        self.probes_at = now + self.link.rate.nanos_of_probe(usize::from(bytes) + AROUND_BYTES);
         Some(bytes)
     }
 
     /// When the next probe is due.
     pub(super) fn probe_due(&self) -> Option<Nanos> {
-        let due = self.sent.sizes().due(self.round_trip())?;
+        let due = self.link.sizes().due(self.round_trip())?;
         Some(due.max(self.probes_at))
     }
 }
