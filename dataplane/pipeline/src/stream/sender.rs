@@ -4,7 +4,6 @@ mod allowance;
 mod expiry;
 mod open_loop;
 mod path;
-mod probes;
 
 use crate::base::time::earlier;
 use crate::config::params::Nanos;
@@ -92,8 +91,6 @@ pub(crate) struct Sender {
     /// Symbols too large for the link; symbols that waited too long.
     given_up: u64,
     lagged: u64,
-    /// When the link is free for probes.
-    probes_at: Nanos,
     /// When the neighbour was last heard, or first had anything to report.
     heard_at: Nanos,
     liveness: Liveness,
@@ -124,7 +121,6 @@ impl Sender {
             next_key: 0,
             given_up: 0,
             lagged: 0,
-            probes_at: 0,
             heard_at: 0,
             liveness: Liveness::default(),
             asked_at: 0,
@@ -141,11 +137,6 @@ impl Sender {
 
     pub(crate) fn hop(&self) -> usize {
         self.hop
-    }
-
-    /// Mean round trip to the neighbour, if known.
-    pub(crate) fn round_trip(&self) -> Nanos {
-        self.link.round_trip.mean()
     }
 
     /// The state reported by the neighbour, once there is a report, and not in an open loop.
@@ -203,7 +194,7 @@ impl Sender {
 
     /// The packet to send now.
     pub(crate) fn next(&mut self, store: &mut Store, now: Nanos) -> Option<Next> {
-        if let Some(bytes) = self.probe(now) {
+        if let Some(bytes) = self.link.probe(now) {
             return Some(Next::Probe(bytes));
         }
         if let Err(at) = self.opens_at(now) {
@@ -345,7 +336,7 @@ impl Sender {
             self.link.rate.silence();
         }
         let longest = self.waiting_interval().max(self.liveness.silence() / SILENCE_PARTS);
-        let wait = self.link.keepalive.interval(self.round_trip()).min(longest);
+        let wait = self.link.keepalive.interval(self.link.round_trip.mean()).min(longest);
         let is_over = self.link.keepalive.count >= KEEPALIVES && self.is_idle();
         let goes_on = !is_over || is_unanswered;
         let (often, rarely) = KEEPALIVE_SILENT_NANOS;
@@ -365,7 +356,7 @@ impl Sender {
     /// Requests a report if no packet follows soon; without reports, even if packets follow: all of
     /// them may be too large for the link.
     fn ask_soon(&mut self, now: Nanos) {
-        let soon = Keepalive::first_at(self.round_trip(), now);
+        let soon = Keepalive::first_at(self.link.round_trip.mean(), now);
         let is_heard = now.saturating_sub(self.heard_at) <= self.link.round_trip.patience();
         let last = self.asked_at + KEEPALIVE_SILENT_NANOS.0;
         self.link.keepalive.restart(if is_heard { soon } else { soon.min(last.max(now)) });
@@ -373,7 +364,7 @@ impl Sender {
 
     /// Keepalive interval while symbols wait for a report.
     fn waiting_interval(&self) -> Nanos {
-        KEEPALIVE_WAITING_NANOS.max(self.round_trip() * 5 / 4)
+        KEEPALIVE_WAITING_NANOS.max(self.link.round_trip.mean() * 5 / 4)
     }
 
     /// When the sender is due next, even without arrivals.
@@ -384,7 +375,7 @@ impl Sender {
             Err(at) => at.map(|at| at.max(until)),
         });
         let asks = if self.is_stuck() { Some(now) } else { self.link.keepalive.due };
-        earlier(earlier(opens, asks), self.probe_due())
+        earlier(earlier(opens, asks), self.link.probe_due())
     }
 
     /// Processes a report. Passes symbols that the neighbour received but does not forward to
@@ -471,7 +462,7 @@ impl Sender {
     /// Retransmits symbols still missing at the neighbour after a round trip, although received
     /// combinations should have recovered them.
     fn send_missing(&mut self, store: &mut Store, missing: &Missing, now: Nanos) {
-        let (trip, span) = (self.round_trip(), self.fec.span());
+        let (trip, span) = (self.link.round_trip.mean(), self.fec.span());
         let patience = trip + span.max(MISSING_QUEUE_NANOS.min(trip / 4)) + MISSING_NANOS;
         for low in missing.places() {
             let back = (self.next_place as u16).wrapping_sub(*low);

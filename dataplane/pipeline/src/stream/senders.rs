@@ -390,7 +390,7 @@ fn write<F: Frames, E: Egress>(
     let header = match outgoing.open_loop {
         // Saturates.
         Some(rho) => header.with_open_loop((rho * f64::from(OPEN_LOOP_UNITS)).round() as u16),
-        None => header.with_round_trip(sender.round_trip()),
+        None => header.with_round_trip(sender.link.round_trip.mean()),
     };
     match next {
         Next::Keepalive => {

@@ -43,8 +43,10 @@ pub(crate) struct LinkSender {
     pub backlog: Nanos,
     /// When the link will have drained the packets sent; and the same at its full rate, although
     /// long round trips limit the headroom.
-    free_at: Nanos,
+    pub free_at: Nanos,
     full_rate_free_at: Nanos,
+    /// When it is free for probes.
+    probes_at: Nanos,
     /// Whether the window, not a lack of data, held packets back since the last one.
     pub is_full: bool,
 }
@@ -64,6 +66,7 @@ impl LinkSender {
             backlog: 0,
             free_at: 0,
             full_rate_free_at: 0,
+            probes_at: 0,
             is_full: false,
         }
     }
@@ -135,11 +138,6 @@ impl LinkSender {
         std::mem::take(&mut self.in_flight.comparison)
     }
 
-    /// When the link will have drained the packets sent.
-    pub(crate) fn free_at(&self) -> Nanos {
-        self.free_at
-    }
-
     /// When the next packet may leave: shortly before the link is free. Filling a long round trip
     /// must not build a queue that is reported too late.
     pub(crate) fn opens_at(&self) -> Nanos {
@@ -150,6 +148,27 @@ impl LinkSender {
     #[cfg(feature = "bats")]
     pub(crate) fn leaves_at(&self) -> Nanos {
         self.full_rate_free_at.saturating_sub(self.rate.burst())
+    }
+
+    /// Bytes of the path MTU probe to send now, if one is due. Where packets wait for the link,
+    /// probes are paced separately: vanishing packets reduce the rate to almost nothing, and a
+    /// jumbo probe would then take a third of a second.
+    pub(crate) fn probe(&mut self, now: Nanos) -> Option<u16> {
+        if self.probes_at > now {
+            return None;
+        }
+        let bytes = self.in_flight.sizes_mut().probe(self.round_trip.mean(), now)?;
+        if !self.rate.passes {
+            let bytes = usize::from(bytes) + AROUND_BYTES;
+            self.probes_at = now + self.rate.nanos_of_probe(bytes);
+        }
+        Some(bytes)
+    }
+
+    /// When the next probe is due.
+    pub(crate) fn probe_due(&self) -> Option<Nanos> {
+        let due = self.sizes().due(self.round_trip.mean())?;
+        Some(due.max(self.probes_at))
     }
 
     /// The packet sizes that arrive.

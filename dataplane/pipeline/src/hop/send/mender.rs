@@ -314,7 +314,7 @@ impl Mender {
 
     /// When [`Mender::tick`] is due.
     pub(crate) fn due(&self) -> Option<Nanos> {
-        earlier(self.link.keepalive.due, self.link.sizes().due(self.link.round_trip.mean()))
+        earlier(self.link.keepalive.due, self.link.probe_due())
     }
 
     /// Records the packet size limit of a node whose report has travelled this many links.
@@ -371,13 +371,13 @@ impl Mender {
 
     /// Sends a probe of the largest packet size that arrives, if one is due.
     fn probe(&mut self, hop: &mut HopContext<'_, '_, impl Frames, impl Egress>) {
-        let round_trip = self.link.round_trip.mean();
         if hop.hops.next_number().is_none() {
             return;
         }
-        let Some(bytes) = self.link.in_flight.probe(round_trip, hop.io.now) else { return };
+        let Some(bytes) = self.link.probe(hop.io.now) else { return };
         // Later packets reveal whether it arrived.
-        self.link.keepalive.due.get_or_insert(Keepalive::first_at(round_trip, hop.io.now));
+        let at = Keepalive::first_at(self.link.round_trip.mean(), hop.io.now);
+        self.link.keepalive.due.get_or_insert(at);
         let is_sent = self.send_padded(hop, Carried::Probe, usize::from(bytes));
         hop.counters.sent_probe += u64::from(is_sent);
     }

@@ -17,18 +17,12 @@ const SILENCE_NANOS: Nanos = 100_000_000;
 const SILENCE_ROUND_TRIPS: Nanos = 4;
 
 /// Round trip to a neighbour.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct RoundTrip {
     mean: Option<Nanos>,
     /// The minimum of the current and the previous period, and when the current one began.
-    least: (Nanos, Nanos),
+    least: [Option<Nanos>; 2],
     least_at: Nanos,
-}
-
-impl Default for RoundTrip {
-    fn default() -> Self {
-        Self { mean: None, least: (Nanos::MAX, Nanos::MAX), least_at: 0 }
-    }
 }
 
 impl RoundTrip {
@@ -37,9 +31,9 @@ impl RoundTrip {
         let mean = self.mean.map_or(round_trip, |mean| smoothed(mean, round_trip));
         self.mean = Some(mean);
         if now >= self.least_at + LEAST_NANOS {
-            (self.least, self.least_at) = ((Nanos::MAX, self.least.0), now);
+            (self.least, self.least_at) = ([None, self.least[0]], now);
         }
-        self.least.0 = self.least.0.min(round_trip);
+        self.least[0] = Some(self.least[0].map_or(round_trip, |least| least.min(round_trip)));
         mean
     }
 
@@ -59,7 +53,7 @@ impl RoundTrip {
 
     /// The base round trip, without queueing, if it was ever measured.
     pub(crate) fn base(&self) -> Option<Nanos> {
-        Some(self.least.0.min(self.least.1)).filter(|least| *least != Nanos::MAX)
+        self.least.into_iter().flatten().min()
     }
 
     /// A neighbour without reports for longer than this counts as silent.

@@ -38,7 +38,7 @@ impl Sender {
 
     /// How long a symbol is sent after it was first seen.
     pub(super) fn patience(&self) -> Nanos {
-        self.patience + AGAIN_ROUND_TRIPS * self.round_trip()
+        self.patience + AGAIN_ROUND_TRIPS * self.link.round_trip.mean()
     }
 
     /// Drops symbols that waited too long: nothing waits for a neighbour that is gone.

@@ -29,7 +29,7 @@ impl Sender {
         }
         let waiting = self.fresh.len() + self.again.len();
         let queued = self.link.rate.nanos(waiting * (symbol_bytes + AROUND_BYTES));
-        queued + if waiting > 0 { self.link.free_at().saturating_sub(now) } else { 0 }
+        queued + if waiting > 0 { self.link.free_at.saturating_sub(now) } else { 0 }
     }
 
     /// Queueing delay of a symbol queued now, at the recent mean size.
