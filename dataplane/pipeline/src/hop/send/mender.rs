@@ -415,11 +415,6 @@ impl Mender {
         self.link.in_flight.note(number, carried, bytes, hop.io.now);
         true
     }
-
-    /// The earlier of `deadline` and its own deadline.
-    pub(crate) fn earlier(&self, deadline: Option<Nanos>) -> Option<Nanos> {
-        earlier(deadline, self.due())
-    }
 }
 
 /// Records the outcome of a packet of a unit.
