@@ -130,10 +130,10 @@ impl GrantSchedule {
         self.tagging
     }
 
-    /// The keys that relays get columns of.
+    /// The keys that relays get columns of, the oldest first.
     pub fn granted(&self) -> impl Iterator<Item = u8> + use<> {
-        let others = [self.after, self.before].into_iter().flatten().map(|(key_id, _)| key_id);
-        self.tagging.into_iter().chain(others)
+        let [before, after] = [self.before, self.after].map(|it| it.map(|(key_id, _)| key_id));
+        [before, self.tagging, after].into_iter().flatten()
     }
 
     /// When [`GrantSchedule::poll`] has work while the keys stay.
@@ -234,14 +234,16 @@ impl RelayColumns {
         old.is_some()
     }
 
-    /// The columns of every epoch that genuine symbols may use; none: nothing can be verified.
+    /// The columns of every epoch that genuine symbols may use, the newest first; none: nothing can
+    /// be verified.
     #[must_use]
     pub fn keys(&self) -> Vec<Arc<TagKey>> {
-        self.epochs.iter().map(|(_, key)| Arc::clone(key)).collect()
+        self.epochs.iter().rev().map(|(_, key)| Arc::clone(key)).collect()
     }
 }
 
-/// Verifies a symbol with the columns that a relay holds; see [`RelayColumns::keys`].
+/// Verifies a symbol with the columns that a relay holds; see [`RelayColumns::keys`]. Returns the
+/// serial number of the key.
 ///
 /// # Errors
 /// The source formed no such unit, or nothing is held.
@@ -252,7 +254,7 @@ pub fn verify_at_relay(
     unit: &TaggedUnit,
     formed: Formed<'_>,
     symbol: &[u8],
-) -> Result<(), Refused> {
+) -> Result<u64, Refused> {
     masks.verify_by_any(keys.iter().map(Arc::as_ref), unit, formed, symbol)
 }
 
@@ -329,7 +331,7 @@ mod tests {
         }
         assert_eq!(grants, 9);
         assert!(schedule.poll(9 * SECOND + 50 * MILLI, &ring(&[1, 2])).is_changed);
-        assert_eq!(schedule.granted().collect::<Vec<_>>(), [2, 1]);
+        assert_eq!(schedule.granted().collect::<Vec<_>>(), [1, 2]);
         // Increasingly rare: after 0.1, 0.2, 0.4 s and so on, up to 2 s.
         let due =
             |milli: &u64| schedule.poll(9 * SECOND + milli * MILLI, &ring(&[1, 2])).copies > 0;
@@ -350,11 +352,11 @@ mod tests {
         schedule.poll(2 * SECOND + 60 * MILLI, &ring(&[1, 2, 3]));
         assert_eq!(schedule.tagging(), Some(1), "they wait for their turn");
         schedule.poll(2 * SECOND + 90 * MILLI, &ring(&[1, 2, 3]));
-        assert_eq!(schedule.granted().collect::<Vec<_>>(), [3, 1]);
+        assert_eq!(schedule.granted().collect::<Vec<_>>(), [1, 3]);
         schedule.poll(3 * SECOND, &ring(&[1, 3, 4]));
-        assert_eq!(schedule.granted().collect::<Vec<_>>(), [3, 4, 1]);
+        assert_eq!(schedule.granted().collect::<Vec<_>>(), [1, 3, 4]);
         schedule.poll(4 * SECOND, &ring(&[1, 3, 4]));
-        assert_eq!(schedule.granted().collect::<Vec<_>>(), [4, 3]);
+        assert_eq!(schedule.granted().collect::<Vec<_>>(), [3, 4]);
         schedule.poll(14 * SECOND, &ring(&[1, 3, 4]));
         assert_eq!(schedule.granted().collect::<Vec<_>>(), [4]);
     }

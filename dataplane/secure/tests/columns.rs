@@ -133,6 +133,28 @@ fn relay_goes_by_the_strength_of_the_newest_grant() {
     }
 }
 
+/// The order of the serial numbers is that of the epochs, whenever a relay learns of them.
+#[test]
+fn symbols_under_later_keys_verify_with_greater_serial_numbers() {
+    let relay = private(2);
+    let seeds = [1, 2, 3].map(|epoch| granted_seeds(&secrets(epoch), STANDARD, 0));
+    let symbols = [1, 2, 3].map(|epoch| tagged(STANDARD, &secrets(epoch), [8; 40]));
+    // At once, or one after another; the first of them is forgotten and not granted again.
+    let cases: [&[&[usize]]; 3] =
+        [&[&[0, 1, 2]], &[&[0], &[0, 1], &[0, 1, 2]], &[&[0, 1], &[1, 2]]];
+    for grants in cases {
+        let mut columns = RelayColumns::of(relay.clone(), private(1).public(), FLOW);
+        for (stamp, epochs) in grants.iter().enumerate() {
+            let granted: Vec<_> = epochs.iter().map(|epoch| seeds[*epoch].clone()).collect();
+            let message = grant(&relay.public(), stamp as u64 + 1, &granted);
+            assert_eq!(columns.receive(SECOND, &message), Ok(true));
+        }
+        let serials = symbols.iter().flat_map(|symbol| serial(&columns.keys(), symbol));
+        let serials: Vec<u64> = serials.collect();
+        assert!(serials.len() >= 2 && serials.is_sorted_by(|a, b| a < b), "{serials:?}");
+    }
+}
+
 #[test]
 fn forged_grants_cost_twenty_looks_a_second_and_change_nothing() {
     let relay = private(2);
@@ -171,6 +193,11 @@ fn tagged(strength: Strength, secrets: &Secrets, payload: [u8; 40]) -> Vec<u8> {
 }
 
 fn verified(keys: &[Arc<TagKey>], symbol: &[u8]) -> Result<(), Refused> {
+    serial(keys, symbol).map(|_| ())
+}
+
+/// The serial number of the key that verifies a symbol.
+fn serial(keys: &[Arc<TagKey>], symbol: &[u8]) -> Result<u64, Refused> {
     let Some(key) = keys.first() else { return Err(Refused::UnknownKey) };
     let mut masks = UnitMasks::new(key, 4);
     verify_at_relay(keys, &mut masks, &UNIT, Formed::Source(3), symbol)
