@@ -26,6 +26,7 @@ use crate::handshake::timing::REKEY_NANOS;
 use crate::homomorphic::TagKey;
 use crate::keys::{PrivateKey, PublicKey};
 use crate::ring::Ring;
+use crate::tries::Tries;
 use crate::units::{Formed, TaggedUnit, UnitMasks};
 
 const MILLI: u64 = 1_000_000;
@@ -55,10 +56,6 @@ const HELD_PERIOD_NANOS: u64 = 6 * MILLI;
 
 /// How long previous keys are granted afterwards: streams keep symbols for 4 s, and request them.
 const LATE_NANOS: u64 = 10 * SECOND;
-
-/// Failed attempts of a relay to open grants per second: each costs two multiplications on the
-/// curve.
-const TRIES_PER_SECOND: u32 = 20;
 
 /// Schedule of the keys that a source tags with, and of their grants to relays.
 #[derive(Clone, Debug, Default)]
@@ -159,15 +156,15 @@ pub struct RelayColumns {
     epochs: Vec<(GrantedSeeds, Arc<TagKey>)>,
     /// When the newest grant arrived; `None` if that is too long ago.
     heard: Option<u64>,
-    /// The current second, and how many grants may still be opened in it.
-    tries: (u64, u32),
+    /// Failed attempts to open grants.
+    tries: Tries,
 }
 
 impl RelayColumns {
     /// Holds nothing yet, for the flow of a source; like [`GrantReader::new`].
     #[must_use]
-    pub const fn new(reader: GrantReader) -> Self {
-        Self { reader, epochs: Vec::new(), heard: None, tries: (0, TRIES_PER_SECOND) }
+    pub fn new(reader: GrantReader) -> Self {
+        Self { reader, epochs: Vec::new(), heard: None, tries: Tries::default() }
     }
 
     /// The same, given the keys of the relay and the source.
@@ -188,22 +185,19 @@ impl RelayColumns {
         self.reader.is_for_this(message)
     }
 
-    /// Reads a grant. Returns whether workers need a new copy of [`RelayColumns::keys`].
+    /// Reads a grant that neighbour `from` brought. Returns whether workers need a new copy of
+    /// [`RelayColumns::keys`].
     ///
     /// # Errors
-    /// As for [`GrantReader::read`], or too many arrived: no state has changed.
-    pub fn receive(&mut self, now: u64, message: &[u8]) -> Result<bool, Refused> {
-        let second = now / SECOND;
-        if self.tries.0 != second {
-            self.tries = (second, TRIES_PER_SECOND);
-        }
-        if self.tries.1 == 0 {
+    /// As for [`GrantReader::read`], or too many arrived from there: no state has changed.
+    pub fn receive(&mut self, now: u64, from: u16, message: &[u8]) -> Result<bool, Refused> {
+        if !self.tries.are_left(now, from) {
             return Err(Refused::TooSoon);
         }
         let read = self.reader.read(message);
         // Earlier refusals cost a hash, and the source does not flood its relays.
         if matches!(read, Err(Refused::Handshake)) {
-            self.tries.1 -= 1;
+            self.tries.spend(from);
         }
         let (strength, epochs) = read?;
         self.heard = Some(now);
