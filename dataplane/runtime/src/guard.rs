@@ -333,8 +333,8 @@ impl Guard {
         open_edge(ring, sealed, &flow.to_be_bytes())
     }
 
-    /// The key that symbols of a flow are tagged with from the next unit on; `None` without keys, or
-    /// until there are newer ones than those of before [`Guard::anew`].
+    /// The key that symbols of a flow are tagged with from the next unit on; `None` without keys,
+    /// or until there are newer ones than those of before [`Guard::anew`].
     #[inline]
     pub(crate) fn tag_key(&self, flow: u32) -> Option<u8> {
         let key_id = self.rings.tagging(flow)?;

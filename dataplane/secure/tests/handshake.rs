@@ -56,7 +56,7 @@ struct Path {
 /// cookie is read for each message. The first one comes soon; each later one comes right behind a
 /// response, so that nothing follows before the next initiation.
 struct Forger {
-    /// In the place of the peer, and always too busy.
+    /// A node with the keys of the peer that is always too busy.
     peer: Node,
     newest: Vec<u8>,
     is_first: bool,
@@ -230,7 +230,7 @@ fn gate_asks_for_cookies_under_load_and_admits_who_brings_one() {
     // A copy of the cookie, or one for another message, is unexpected.
     alice.read(2 * NANOS, &cookie, &mut out).expect("a cookie");
     assert_eq!(alice.read(2 * NANOS, &cookie, &mut out), Err(Refused::Unexpected));
-    assert!(alice.poll(2 * NANOS + RETRY_NANOS - 1).is_none(), "a response may be on the way");
+    assert!(alice.poll(2 * NANOS + RETRY_NANOS - 1).is_none(), "a response may be in flight");
     let again = alice.poll(2 * NANOS + 5 * RETRY_NANOS / 4).expect("a retry with the cookie");
     let later = 2 * NANOS + 1;
     assert_eq!(bob.admit(later, b"alice", &again, &mut answer), Ok(Admission::Pass));

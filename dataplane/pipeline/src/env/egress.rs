@@ -191,8 +191,8 @@ pub trait Egress {
         Err(Untagged::NoKeys)
     }
 
-    /// Verifies a received symbol of a tagged flow, tag and payload. All of it may be forged. Returns
-    /// the key that verified it.
+    /// Verifies a received symbol of a tagged flow, tag and payload. All of it may be forged.
+    /// Returns the key that verified it.
     ///
     /// # Errors
     /// It is not of the unit, or there are no keys.

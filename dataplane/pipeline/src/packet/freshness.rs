@@ -3,8 +3,8 @@
 //! restarted only if its key is newer than all before.
 //!
 //! ```text
-//!   key 1:  ... 7 8 9 |                       9 and key 2 are known:
-//!   key 2:            | 10 11 12              11 is ahead, 8 is behind, any of key 3 is of a newer key
+//!   key 1:  ... 7 8 9 |             10 and key 2 are known:
+//!   key 2:            | 10 11 12    11 is ahead, 8 is behind, all of key 3 are of a newer key
 //! ```
 //!
 //! Both ends may begin a handshake at once. Then a source may leave a key for one that this node

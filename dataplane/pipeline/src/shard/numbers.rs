@@ -27,8 +27,8 @@ impl SourceNumbers {
         }
     }
 
-    /// Lets a new stage of a tagged flow begin above the numbers of those before. It begins as after
-    /// a restart: nodes find nothing in common with those before.
+    /// Lets a new stage of a tagged flow begin above the numbers of those before, as after a
+    /// restart: nodes find nothing in common with those before.
     pub(crate) fn begin(&self, state: &mut RoleState, params: &FlowParams) {
         if !params.tagged {
             return;

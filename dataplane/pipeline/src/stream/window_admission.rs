@@ -1,6 +1,6 @@
-//! Numbers that a node accepts: those around its window, and others on evidence. A key that verified
-//! a symbol is evidence: see [`crate::packet::freshness`]. Other symbols need several of their kind,
-//! after a silence.
+//! Numbers that a node accepts: those around its window, and others on evidence. A key that
+//! verified a symbol is evidence: see [`crate::packet::freshness`]. Of other symbols, several in a
+//! row are required, after a silence.
 
 use crate::config::params::{FlowParams, Nanos};
 use crate::env::egress::KeySerial;

@@ -133,8 +133,8 @@ pub(crate) fn leave_out<F: Frames, E>(cx: &mut Context<'_, '_, F, E>, symbol: Sp
 }
 
 /// Verifies the symbol of a packet of a flow with these `settings`, before it can change any state.
-/// Returns the packet with its key; a sink sees no tag of a generation or batch. `None` if there was
-/// nothing to verify here.
+/// Returns the packet with its key; a sink sees no tag of a generation or batch. `None` if there
+/// was nothing to verify here.
 ///
 /// # Errors
 /// The packet must be dropped.

@@ -154,7 +154,7 @@ fn count(line: &mut Line) -> usize {
     arrived.collect::<BTreeSet<_>>().len()
 }
 
-/// Every code, every trick: the liar records, waits for a pause, and sends old symbols from then on.
+/// Every code, every trick: the liar records, waits for a pause, and sends old symbols afterwards.
 #[test]
 fn old_symbols_with_valid_tags_never_move_a_window_back() {
     let (mut seed, mut lost) = (700, Vec::new());

@@ -320,9 +320,9 @@ impl Session {
     }
 
     /// Sends the next initiation, with the cookie that arrived, once no response to the pending one
-    /// can be on the way. Whoever reads the link can forge cookies, and a response is read only
-    /// while its initiation is the newest: a cookie shortens the longer waits, no others. The peer
-    /// begins again if one answers a response.
+    /// can be in flight. An attacker who reads the link can forge cookies, and a response is read
+    /// only while its initiation is the newest: a cookie shortens the longer waits, no others. The
+    /// peer begins again if one answers a response.
     fn hurry(&mut self, now: u64) {
         let Some(pending) = &self.pending else { return };
         let end = pending.sent_at.saturating_add(shortest_wait(self.round_trip));

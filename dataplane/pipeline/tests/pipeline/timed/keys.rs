@@ -221,6 +221,13 @@ impl Keys {
     }
 }
 
+impl super::Line {
+    /// All nodes have another key of tags, which the source uses from now on.
+    pub fn renew_tags(&mut self) {
+        self.nodes.iter_mut().for_each(|node| node.outputs.keys.renew());
+    }
+}
+
 fn unit_of(unit: &egress::TaggedUnit) -> TaggedUnit {
     let ShardId { flow, shard } = unit.shard;
     let kind = match unit.kind {

@@ -348,11 +348,6 @@ impl Line {
         node.pipeline = Pipeline::new(&node.snapshot(1), self.seed);
     }
 
-    /// All nodes have another key of tags, which the source uses from now on.
-    pub fn renew_tags(&mut self) {
-        self.nodes.iter_mut().for_each(|node| node.outputs.keys.renew());
-    }
-
     /// The first link.
     pub fn link(&self) -> Link {
         self.down[0].link

@@ -17,8 +17,8 @@ pub(super) struct Verified {
 }
 
 impl<U: Unit> UnitSink<U> {
-    /// Whether a packet shows that its source restarted. Numbers of blocks are short, so its unit may
-    /// seem to be held.
+    /// Whether a packet shows that its source restarted. Numbers of blocks are short, so its unit
+    /// may seem to be held.
     pub(super) fn is_of_next_session(&self, Verified { key, serial }: Verified) -> bool {
         let freshness = &self.incoming.freshness;
         freshness.order(key, serial) == Order::NewerKey && !freshness.is_near(serial)
