@@ -135,9 +135,8 @@ impl Relay {
                 return Fate::Forwarded;
             }
         };
-        if let Some(key) = arrival.key {
-            self.incoming.freshness.note(key, header.generation);
-        }
+        let number = header.generation;
+        arrival.key.into_iter().for_each(|key| self.incoming.freshness.note(key, number));
         let collected = &mut self.generations[index];
         collected.touched = cx.io.now;
         let accepted = collected.accept(cx.io.frames, arrival.payload, view);
