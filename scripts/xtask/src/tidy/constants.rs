@@ -5,7 +5,7 @@ use super::Finding;
 use super::readmes::words_in_backticks;
 
 /// Where the path of a row may begin, in addition to the root.
-const FROM: [&str; 1] = ["dataplane/pipeline/src/"];
+pub(super) const FROM: [&str; 1] = ["dataplane/pipeline/src/"];
 
 /// Findings for rows that name no constant or another value; `text_of` returns the text of a file
 /// of the repository.

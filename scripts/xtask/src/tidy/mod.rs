@@ -5,7 +5,7 @@
 //! [`sources`]: rules for the contents of a Rust file. [`parameters`]: no tuples as parameters of
 //! functions. [`comments`]: their width. [`words`]: the glossary, and forbidden words.
 //! [`readmes`]: every crate has one, and the paths that documents name exist. [`named`],
-//! [`constants`]: tests and values that documents name.
+//! [`functions`], [`constants`]: tests, functions and values that documents name.
 //!
 //! Each check is a function from text to findings, so that its test needs no repository.
 
@@ -26,6 +26,8 @@ mod comments;
 mod words;
 
 mod named;
+
+mod functions;
 
 mod constants;
 
@@ -100,6 +102,7 @@ pub fn run(root: &Path) -> Result<String, TaskError> {
         let text_of = |named: &str| read_text(root, named).ok();
         let text = read_text(root, file)?;
         findings.extend(named::check(file, &text, text_of));
+        findings.extend(functions::check(file, &text, text_of));
         findings.extend(constants::check(file, &text, text_of));
     }
     for file in files.iter().filter(|file| Path::new(file).ends_with("Cargo.lock")) {

@@ -13,7 +13,7 @@ pub(crate) const KEEPALIVE_MAX_NANOS: Nanos = 1_000_000_000;
 const KEEPALIVES_SOON: u32 = 6;
 const DOUBLINGS_MAX: u32 = 10;
 
-/// Keepalives since the last packet or report.
+/// Keepalives since the last packet.
 #[derive(Debug, Default)]
 pub(crate) struct Keepalive {
     pub due: Option<Nanos>,

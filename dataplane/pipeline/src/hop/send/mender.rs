@@ -58,8 +58,7 @@ const PACKETS: (usize, usize) = (256, 1 << 14);
 const KEEPALIVES: u32 = 12;
 
 /// While nothing is received from the next node, one keepalive per this many packets: far fewer
-/// than a receiver accepts as missing at once. Also the limit of replacements per report while
-/// large packets may be vanishing.
+/// than a receiver accepts as missing at once.
 const UNHEARD: u32 = 16;
 
 /// At longer round trips, nothing waits for a report: sinks do not hold later data that long,
