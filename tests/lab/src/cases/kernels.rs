@@ -52,20 +52,13 @@ pub const V6_1: Machine = Machine {
 pub const V6_12: Machine = Machine {
     name: "linux-6.12",
     kernel: Kernel::V6_12,
-    cases: &[
-        Case {
-            name: "linux-6.12-xdp",
-            shows: "the XDP objects load and verify; AF_XDP sockets carry",
-            run: |guest| {
-                Trial::new(Nic::Virtio, Some("xdp"), ["native", "copy"]).reason("zero").run(guest)
-            },
+    cases: &[Case {
+        name: "linux-6.12-xdp",
+        shows: "the XDP objects load and verify; AF_XDP sockets carry",
+        run: |guest| {
+            Trial::new(Nic::Virtio, Some("xdp"), ["native", "copy"]).reason("zero").run(guest)
         },
-        Case {
-            name: "linux-6.12-udp",
-            shows: "UDP sockets carry",
-            run: |guest| Trial::new(Nic::Virtio, Some("udp"), ["none", "udp"]).run(guest),
-        },
-    ],
+    }],
     ..MACHINE
 };
 

@@ -30,7 +30,7 @@ pub const MACHINE: Machine = Machine {
     cases: &CASES,
 };
 
-const CASES: [Case; 11] = [
+const CASES: [Case; 10] = [
     Case {
         name: "igb-auto",
         shows: "the default on igb is native XDP with zero copy",
@@ -55,11 +55,6 @@ const CASES: [Case; 11] = [
         name: "virtio-iommu-auto",
         shows: "the default on virtio-net with iommu_platform is zero copy",
         run: |guest| Trial::new(Nic::VirtioIommu, None, ["native", "zero-copy"]).run(guest),
-    },
-    Case {
-        name: "virtio-iommu-udp",
-        shows: "UDP sockets on virtio-net with iommu_platform",
-        run: |guest| Trial::new(Nic::VirtioIommu, Some("udp"), ["none", "udp"]).run(guest),
     },
     Case {
         name: "vmxnet3-auto",
