@@ -1,4 +1,7 @@
-//! Number of packets that a relay sends for a batch, depending on the rank it holds.
+//! Number of packets that a relay sends for a batch, depending on the rank it holds. Only for
+//! batches without hop recovery: without flag MENDED, or while the next node sends no reports. With
+//! hop recovery the reports decide (see `hop_repair`), and with `adaptive = false` the plan of the
+//! source.
 //!
 //! ```text
 //!  hop reports that go upstream ──────► loss of the outgoing link ─┐

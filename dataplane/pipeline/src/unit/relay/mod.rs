@@ -1,18 +1,24 @@
 //! Relay: coded packets in, recoded packets out.
 //!
-//! Systematic cut-through: an innovative packet is sent at once as it came, and when the generation
-//! closes only the shortfall of the plan is sent as fresh combinations. The expected rank equals
-//! that of random recoding for fields of order 16 and up, and is better below. It takes a fraction
-//! of the multiplications and adds no batch delay (`theory` in `recoded-code` has the exact
-//! figures).
+//! Systematic cut-through: an innovative packet is sent at once as it came. Fresh combinations
+//! follow only for what is lacking:
+//!
+//! - With flag MENDED and reports from the next node, the relay sends what that node lacks of its
+//!   own rank (see `hop_repair`). This is usual: one next hop, `repair`, automatic redundancy.
+//! - Otherwise it sends the shortfall of the plan when the generation closes: without a return
+//!   path, with a fixed `redundancy`, with several next hops, and while the next node is silent.
+//!   The expected rank equals that of random recoding for fields of order 16 and up, and is better
+//!   below. It takes a fraction of the multiplications and adds no batch delay (`theory` in
+//!   `recoded-code` has the exact figures).
 //!
 //! A generation closes at full rank, at the END flag, when a newer one begins, or after a silence.
 //!
-//! A relay handles a batch of a BATS flow as a generation, with two differences. The number of
-//! packets sent for it follows its rank (see `adaptive`), not the plan of the source. And batches
-//! may be interleaved: the block word gives the number that are open at once, and a batch closes
-//! when one that much newer begins. Pending packets of closed batches are interleaved, one per
-//! batch, because a burst of losses would otherwise hit packets of one batch only.
+//! A relay handles a batch of a BATS flow as a generation, with two differences. Where a generation
+//! follows the plan of the source, the number of packets for a batch follows its rank (see
+//! `adaptive`), unless `adaptive = false`. And batches may be interleaved: the block word gives the
+//! number that are open at once, and a batch closes when one that much newer begins. Pending
+//! packets of closed batches are interleaved, one per batch, because a burst of losses would
+//! otherwise hit packets of one batch only.
 
 pub(crate) mod adaptive;
 
