@@ -22,7 +22,7 @@ const MACHINES_AT_ONCE: usize = 2;
 const BOOT_PATIENCE: Duration = Duration::from_secs(300);
 
 /// Up to this many failed cases are retried, each alone.
-const AGAIN_MAX: usize = 3;
+const AGAIN_MAX: usize = 5;
 
 /// How often results are looked for.
 const LOOK: Duration = Duration::from_millis(200);
