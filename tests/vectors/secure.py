@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Makes what json/secure.json publishes again, in plain Python, from the documents.
 
-Written from dataplane/secure/README.md, RFC 5869, 7748, 8439, FIPS 197, NIST SP 800-38D, the Noise
-specification (revision 34) and the paper on SipHash; it shares no code with the crate and needs
+Written from docs/internals/tags.md, docs/internals/epochs-of-keys.md, docs/protocol/README.md,
+RFC 5869, 7748, 8439, FIPS 197, NIST SP 800-38D, the Noise specification (revision 34) and the paper on SipHash; it shares no code with the crate and needs
 nothing but the standard library. Exit status 0, or the first difference.
 """
 

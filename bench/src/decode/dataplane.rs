@@ -156,7 +156,7 @@ impl Sink {
     }
 
     /// Receives one generation. Its packets already lie in their frames, as after reception by
-    /// AF_XDP; only generation and link sequence number (wire format, README of `dataplane/wire`)
+    /// AF_XDP; only generation and link sequence number (`docs/protocol/packets.md`)
     /// are written into their headers.
     fn receive(&mut self) {
         let Sink { pipeline, frames, outputs, arriving, .. } = self;

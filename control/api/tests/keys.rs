@@ -1,5 +1,5 @@
-//! The tables of keys hold: whole sentences, equal to those of the README and the interface.
-//! `RECODED_WRITE_KEYS=1 cargo test -p recoded-api` rewrites the README's tables.
+//! The tables of keys hold: whole sentences, equal to `docs/reference/keys.md` and the interface.
+//! `RECODED_WRITE_KEYS=1 cargo test -p recoded-api` rewrites that page.
 
 #![forbid(unsafe_code)]
 
@@ -10,13 +10,20 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
+/// The page with the tables, from the root of the repository.
+const PAGE: &str = "docs/reference/keys.md";
+
+/// Documents for operators, which show configurations and commands.
+const OPERATORS: [&str; 4] = ["README.md", "docs/operate.md", "docs/choosing.md", "docs/limits.md"];
+
 const BEGIN: &str = "<!-- tables: written by tests/keys.rs -->\n";
 
-fn folder() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+fn root() -> &'static Path {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    folder.parent().and_then(Path::parent).expect("the repository")
 }
 
-/// The tables as the README has them.
+/// The tables as the page has them.
 fn document() -> String {
     let mut text = String::from(BEGIN);
     // Writing to a String cannot fail.
@@ -43,16 +50,16 @@ fn document() -> String {
 }
 
 #[test]
-fn readme_has_every_table_as_the_program_has_it() {
-    let path = folder().join("README.md");
-    let readme = fs::read_to_string(&path).expect("a README");
-    let (prose, _) = readme.split_once(BEGIN).expect("the README marks where the tables begin");
+fn page_has_every_table_as_the_program_has_it() {
+    let path = root().join(PAGE);
+    let page = fs::read_to_string(&path).expect("the page");
+    let (prose, _) = page.split_once(BEGIN).expect("the page marks where the tables begin");
     let made = format!("{prose}{}", document());
     if env::var_os("RECODED_WRITE_KEYS").is_some() {
-        fs::write(&path, &made).expect("a writable README");
+        fs::write(&path, &made).expect("a writable page");
         return;
     }
-    assert!(readme == made, "README.md: run RECODED_WRITE_KEYS=1 cargo test -p recoded-api");
+    assert!(page == made, "{PAGE}: run RECODED_WRITE_KEYS=1 cargo test -p recoded-api");
 }
 
 #[test]
@@ -112,12 +119,11 @@ fn unknown_keys(text: &str) -> Vec<&str> {
 }
 
 #[test]
-fn readmes_set_only_keys_that_exist() {
-    let root = folder().parent().and_then(Path::parent).expect("the repository");
-    let mut paths = vec![root.join("README.md")];
-    readmes(&root.join("control"), &mut paths);
+fn documents_set_only_keys_that_exist() {
+    let mut paths: Vec<PathBuf> = OPERATORS.iter().map(|page| root().join(page)).collect();
+    readmes(&root().join("control"), &mut paths);
     for path in paths {
-        let text = fs::read_to_string(&path).expect("a README");
+        let text = fs::read_to_string(&path).expect("a document");
         assert_eq!(unknown_keys(&text), [""; 0], "{}", path.display());
     }
     let text =

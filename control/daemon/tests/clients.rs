@@ -204,7 +204,9 @@ fn root_has_a_slot_that_no_other_user_gets() {
     // The socket's group may connect. A copy, since the other user may lack access to these
     // folders.
     let program = folder.join("other");
-    std::fs::copy(std::env::current_exe().expect("this program"), &program).expect("room");
+    // By another process: one that this process has open for writing cannot be run.
+    let own = std::env::current_exe().expect("this program");
+    assert!(Command::new("cp").args([&own, &program]).status().expect("cp").success());
     let mut other = Command::new(&program)
         .args(["--exact", "other_user_holds_every_slot_it_gets", "--nocapture"])
         .env("RECODED_TEST_SOCKET", &served.path)

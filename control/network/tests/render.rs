@@ -129,15 +129,17 @@ fn two_links_between_two_boxes_are_paths_with_numbers_that_add_up() {
     }
 }
 
-/// Networks shown in the README of the repository are valid; that of two uplinks has two paths.
+/// Networks shown in the README and in `docs/operate.md` are valid; that of two uplinks has two
+/// paths.
 #[test]
-fn networks_in_the_readme_are_those_that_are_taken() {
-    let readme = include_str!("../../../README.md");
-    let blocks = readme.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
+fn networks_in_documents_are_those_that_are_taken() {
+    let text =
+        concat!(include_str!("../../../README.md"), include_str!("../../../docs/operate.md"));
+    let blocks = text.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
     let networks: Vec<Network> = blocks
         .filter(|block| block.starts_with("# net.toml\n[nodes]"))
         .map(|block| {
-            let network = Network::parse_without_keys("README.md", block);
+            let network = Network::parse_without_keys("net.toml", block);
             network.unwrap_or_else(|errors| panic!("{errors}\n{block}"))
         })
         .collect();

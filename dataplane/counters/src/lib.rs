@@ -1,8 +1,8 @@
 //! Counters of a node. Each is declared once, in [`flow`], [`worker`], [`link`], [`tunnel`] or
 //! [`engine`], with its name, unit, meaning and, for a fault, its cure. Those of the XDP program
 //! are declared in `recoded_wire`; [`verdict`] makes a table of them. The struct that a worker
-//! increments, sums over workers, the control API, `recodectl` and the table in this folder's
-//! README follow from the declarations.
+//! increments, sums over workers, the control API, `recodectl` and the page
+//! `docs/reference/counters.md` follow from the declarations.
 //!
 //! Place: a leaf. Plain integers, owned by one worker each and published between bursts; nothing
 //! here is atomic, allocates on the packet path or does I/O.

@@ -1,5 +1,5 @@
-//! The tables hold: every counter is documented and counted, and the README's tables equal them.
-//! `RECODED_WRITE_COUNTERS=1 cargo test -p recoded-counters` rewrites the README's tables.
+//! The tables hold: every counter is documented and counted, `docs/reference/counters.md` equals
+//! them. `RECODED_WRITE_COUNTERS=1 cargo test -p recoded-counters` rewrites that page.
 
 #![forbid(unsafe_code)]
 
@@ -15,13 +15,17 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
+/// The page with the tables, from the root of the repository.
+const PAGE: &str = "docs/reference/counters.md";
+
 const BEGIN: &str = "<!-- tables: written by tests/tables.rs -->\n";
 
-fn folder() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+fn root() -> &'static Path {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    folder.parent().and_then(Path::parent).expect("the repository")
 }
 
-/// The tables as the README has them.
+/// The tables as the page has them.
 fn document() -> String {
     let mut text = String::from(BEGIN);
     for table in TABLES {
@@ -36,19 +40,16 @@ fn document() -> String {
 }
 
 #[test]
-fn readme_has_every_table_as_the_program_has_it() {
-    let path = folder().join("README.md");
-    let readme = fs::read_to_string(&path).expect("a README");
-    let (prose, _) = readme.split_once(BEGIN).expect("the README marks where the tables begin");
+fn page_has_every_table_as_the_program_has_it() {
+    let path = root().join(PAGE);
+    let page = fs::read_to_string(&path).expect("the page");
+    let (prose, _) = page.split_once(BEGIN).expect("the page marks where the tables begin");
     let made = format!("{prose}{}", document());
     if env::var_os("RECODED_WRITE_COUNTERS").is_some() {
-        fs::write(&path, &made).expect("a writable README");
+        fs::write(&path, &made).expect("a writable page");
         return;
     }
-    assert!(
-        readme == made,
-        "README.md: run RECODED_WRITE_COUNTERS=1 cargo test -p recoded-counters"
-    );
+    assert!(page == made, "{PAGE}: run RECODED_WRITE_COUNTERS=1 cargo test -p recoded-counters");
 }
 
 #[test]
@@ -105,14 +106,14 @@ fn unknown_counters(text: &str) -> Vec<&str> {
 }
 
 #[test]
-fn readmes_name_only_counters_that_exist() {
-    let root = folder().parent().and_then(Path::parent).expect("the repository");
-    let mut readmes = vec![root.join("README.md")];
+fn documents_name_only_counters_that_exist() {
+    let mut documents = vec![root().join("README.md"), root().join("TROUBLESHOOTING.md")];
     for part in ["dataplane", "control", "ebpf"] {
-        files(&root.join(part), "README.md", &mut readmes);
+        files(&root().join(part), "README.md", &mut documents);
     }
-    for path in readmes {
-        let text = fs::read_to_string(&path).expect("a README");
+    files(&root().join("docs"), ".md", &mut documents);
+    for path in documents {
+        let text = fs::read_to_string(&path).expect("a document");
         assert_eq!(unknown_counters(&text), [""; 0], "{}", path.display());
     }
     let text =
@@ -122,9 +123,8 @@ fn readmes_name_only_counters_that_exist() {
 
 /// What runs: the sources in these folders of the repository, without tests, comments and spaces.
 fn program(folders: &[&str]) -> String {
-    let root = folder().parent().and_then(Path::parent).expect("the repository");
     let mut sources = Vec::new();
-    folders.iter().for_each(|part| files(&root.join(part), ".rs", &mut sources));
+    folders.iter().for_each(|part| files(&root().join(part), ".rs", &mut sources));
     let mut program = String::new();
     for path in sources {
         let text = fs::read_to_string(path).expect("a source file");

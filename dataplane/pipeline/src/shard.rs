@@ -79,10 +79,10 @@ fn settle(state: &mut RoleState, peer: PeerId, pace: Option<f64>) -> Comparison 
     match state {
         RoleState::StreamSource(source) => source.settle(peer, pace),
         RoleState::StreamRelay(relay) => relay.settle(peer, pace),
-        RoleState::Relay(relay) => relay.mender.settle(pace),
-        RoleState::RlncSource(source) => source.settle(pace),
+        RoleState::Relay(relay) => relay.mender.link.settle(pace),
+        RoleState::RlncSource(source) => source.mender.link.settle(pace),
         #[cfg(feature = "bats")]
-        RoleState::BatsSource(source) => source.settle(pace),
+        RoleState::BatsSource(source) => source.mender.link.settle(pace),
         _ => Comparison::default(),
     }
 }

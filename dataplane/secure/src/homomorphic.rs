@@ -1,7 +1,7 @@
 //! Tags of symbols that are linear over GF(256) modulo 0x11D, so that a relay which combines
 //! symbols combines their tags by the same arithmetic, and needs no key for it: the homomorphic MAC
 //! of Agrawal and Boneh (ACNS 2009), several columns of it. Construction, bound and open proofs:
-//! README.md.
+//! `docs/internals/tags.md`.
 //!
 //! ```text
 //! symbol on the wire = tag (8 or 16 bytes) || payload       both are recoded, as one

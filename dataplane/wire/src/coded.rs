@@ -1,5 +1,5 @@
 //! Packets of RLNC generations and of BATS batches: header, block word, coding vector or index,
-//! symbol. The README of this folder draws them.
+//! symbol. `docs/protocol/packets.md` draws them.
 
 use crate::header::{Flags, HEADER_BYTES, Header, HeaderError, PacketType, word};
 

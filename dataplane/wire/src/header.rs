@@ -1,6 +1,6 @@
 //! The 16 bytes that every packet begins with.
 //!
-//! Source: the wire format drawn in this folder's `README.md`. The parse checks shape only
+//! Source: the wire format drawn in `docs/protocol/packets.md`. The parse checks shape only
 //! (version, type, shard); whether a flow may use a packet's values is the pipeline's decision.
 //! Every value comes from the network: nothing here panics or allocates.
 

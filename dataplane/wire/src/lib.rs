@@ -6,7 +6,7 @@
 //! them.
 //!
 //! `no_std`, no allocation, no dependency, no unsafe. All multi-byte fields are big-endian and lie
-//! at fixed offsets. `README.md` in this folder draws the layout.
+//! at fixed offsets. `docs/protocol/packets.md` draws the layout.
 
 #![no_std]
 #![forbid(unsafe_code)]

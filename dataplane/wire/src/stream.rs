@@ -1,7 +1,7 @@
 //! Packets of streams: a sliding window with per-hop retransmission.
 //!
-//! The README of this folder draws them. Every value comes from the network: nothing here panics or
-//! allocates, and whether a flow may use these sizes is the pipeline's decision.
+//! `docs/protocol/packets.md` draws them. Every value comes from the network: nothing panics or
+//! allocates here, and whether a flow may use these sizes is the pipeline's decision.
 
 use crate::header::{Flags, HEADER_BYTES, Header, HeaderError, PacketType, word};
 

@@ -33,6 +33,18 @@ pub fn run(command: &mut Command) -> Result<String, BedError> {
     Ok(finished.stdout)
 }
 
+/// Copies a program to where it is then run, also where it runs already. Another process writes
+/// it: a file that this one has open for writing may at that moment be inherited by a child of
+/// another thread, and Linux then refuses to run it ("Text file busy").
+///
+/// # Errors
+/// If the copy cannot be made.
+pub fn install_program(from: &Path, to: &Path) -> Result<(), BedError> {
+    let draft = to.with_extension("draft");
+    run(Command::new("install").args(["-m", "755"]).args([from, &draft]))?;
+    run(Command::new("mv").args([&draft, to])).map(drop)
+}
+
 /// A program that has ended.
 #[derive(Clone, Debug)]
 pub struct Finished {

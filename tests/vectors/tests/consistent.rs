@@ -56,7 +56,7 @@ fn combination<'a>(coefficients: &Hex, rows: impl IntoIterator<Item = &'a Hex>) 
     Hex(sum)
 }
 
-/// The common first bytes of every packet, as in the README of `dataplane/wire`.
+/// The common first bytes of every packet, as in `docs/protocol/packets.md`.
 fn header_bytes(header: &wire::Header) -> Vec<u8> {
     let mut bytes = vec![0x20 | header.packet_type, header.flags, header.epoch, header.shard];
     bytes.extend(header.flow.to_be_bytes());
@@ -123,7 +123,7 @@ fn feedback_packets_parse_to_what_they_say() {
     }
 }
 
-/// Written by hand, as the README of `dataplane/wire` draws it.
+/// Written by hand, as `docs/protocol/packets.md` draws it.
 #[test]
 fn stream_packets_are_the_bytes_they_say() {
     let document: wire::Document = published("wire");

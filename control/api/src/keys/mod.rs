@@ -1,5 +1,5 @@
 //! Every key of the configuration, declared once: its name, roles, values, default and meaning. The
-//! checks of the daemon, the offers of `recodectl set`, the tables in this folder's README and the
+//! checks of the daemon, the offers of `recodectl set`, the page `docs/reference/keys.md` and the
 //! check of the annotated configuration follow from these rows.
 //!
 //! Place: off the packet path, a list without behaviour. The daemon parses; its tests compare its

@@ -173,7 +173,7 @@ fn snippet(plan: &PathForecast) -> String {
     let interface = clean(interface);
     let mut text = paragraph(
         "To begin, in /etc/recoded/recoded.toml of the near end; the far end has the same with the \
-         addresses, ids and roles exchanged, a relay as in the README:",
+         addresses, ids and roles exchanged, a relay as in docs/operate.md:",
         COLUMNS,
     );
     let _ = write!(

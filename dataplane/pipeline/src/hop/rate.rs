@@ -156,7 +156,7 @@ pub(crate) struct Rate {
     since_empty: (f64, f64),
     contest: Option<Competition>,
     /// Whether the neighbour forwards at once: a backlog is then in the queue of a link.
-    passes: bool,
+    pub(crate) passes: bool,
     rival: Option<Rival>,
     /// When the last step without a contest was.
     stepped_at: Nanos,

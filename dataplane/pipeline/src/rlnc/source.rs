@@ -12,7 +12,6 @@ use crate::base::tally::{Tallied, Tally};
 use crate::base::time::earlier;
 use crate::config::params::{FlowParams, Nanos, PeerId, ShardId};
 use crate::config::report::FlowReport;
-use crate::config::segmentation::Comparison;
 use crate::edge::class;
 use crate::edge::framing::{LENGTH_MAX, entry_bytes_min, length_of};
 use crate::edge::packing::{Layout, Packer};
@@ -82,7 +81,7 @@ pub(crate) struct RlncSource {
     /// Planned packets of the newest full generation.
     planned: usize,
     repair_budget: RepairBudget,
-    mender: Mender,
+    pub(crate) mender: Mender,
     /// Whether the next node reported its missing packets when the newest generation ended.
     is_mended: bool,
     remote: Remote,
@@ -118,11 +117,6 @@ impl RlncSource {
             is_mended: false,
             remote: Remote::new(),
         }
-    }
-
-    /// State of the packets in flight to the next node.
-    pub(crate) fn mender(&self) -> &Mender {
-        &self.mender
     }
 
     fn open_index(&self) -> usize {
@@ -256,11 +250,6 @@ impl RlncSource {
         if let Some(first) = first.filter(|_| cx.asks_to_mend()) {
             self.mender.left(number, bytes, first, count, cx.io.now);
         }
-    }
-
-    /// Updates the pace of the link, and returns the fates of packets reported since the last call.
-    pub(crate) fn settle(&mut self, pace: Option<f64>) -> Comparison {
-        self.mender.settle(pace)
     }
 
     /// Reads the next node's report on the link to it, and sends the packets it lacks.

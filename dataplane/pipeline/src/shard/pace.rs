@@ -19,7 +19,7 @@ impl Shard {
             },
             RoleState::Relay(relay) => Onward {
                 backlog: relay.mender.waits(now),
-                beyond: relay.mender.path_round_trip(),
+                beyond: relay.mender.link.path_round_trip(),
                 ..Onward::default()
             },
             RoleState::StreamSink(sink) => {
@@ -33,7 +33,7 @@ impl Shard {
     pub(crate) fn path_round_trip(&self) -> Nanos {
         match &self.present.state {
             RoleState::StreamSource(source) => source.path_round_trip(),
-            state => state.mender().map_or(0, |mender| mender.path_round_trip()),
+            state => state.mender().map_or(0, |mender| mender.link.path_round_trip()),
         }
     }
 

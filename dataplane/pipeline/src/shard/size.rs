@@ -18,10 +18,10 @@ impl RoleState {
     /// The sending side of a hop that recovers its losses.
     pub(super) fn mender(&self) -> Option<&Mender> {
         match self {
-            RoleState::RlncSource(source) => Some(source.mender()),
+            RoleState::RlncSource(source) => Some(&source.mender),
             #[cfg(feature = "bats")]
-            RoleState::BatsSource(source) => Some(source.mender()),
-            RoleState::Relay(relay) => Some(relay.mender()),
+            RoleState::BatsSource(source) => Some(&source.mender),
+            RoleState::Relay(relay) => Some(&relay.mender),
             _ => None,
         }
     }
@@ -31,9 +31,9 @@ impl Shard {
     /// Changes a source to symbols as long as every link carries, if that has changed.
     pub(super) fn follow_size(&mut self, io: &mut Io<'_, impl Frames, impl Egress>) {
         let limit = match &self.present.state {
-            RoleState::RlncSource(source) => source.mender().path_limit(),
+            RoleState::RlncSource(source) => source.mender.path_limit(),
             #[cfg(feature = "bats")]
-            RoleState::BatsSource(source) => source.mender().path_limit(),
+            RoleState::BatsSource(source) => source.mender.path_limit(),
             _ => return,
         };
         let params = &self.present.params;

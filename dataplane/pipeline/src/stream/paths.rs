@@ -271,7 +271,7 @@ impl Paths {
         if is_lost_behind {
             self.again_at.1 = now + TAKE_CONFIRMED_NANOS;
         }
-        let lately = LATELY_NANOS + LATELY_HALF_TRIPS * sender.path_round_trip() / 2;
+        let lately = LATELY_NANOS + LATELY_HALF_TRIPS * sender.link.path_round_trip() / 2;
         let receiver = sender.receiver();
         let count = store.end().wrapping_sub(store.start());
         for step in 0..count {

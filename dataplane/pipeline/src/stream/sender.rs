@@ -4,17 +4,16 @@ mod allowance;
 mod expiry;
 mod open_loop;
 mod path;
-mod probes;
 
 use crate::base::time::earlier;
 use crate::config::params::Nanos;
 use crate::config::report::{HeardHop, HopLoss, Planned};
-use crate::hop::rate::sample::AROUND_BYTES;
-use crate::hop::rate::{Rate, Verdict};
 use crate::hop::send::in_flight::{Carried, InFlight, Outcome};
+use crate::hop::send::keepalive::{KEEPALIVE_MAX_NANOS, Keepalive};
+use crate::hop::send::link_sender::LinkSender;
 use crate::hop::send::liveness::Liveness;
-use crate::hop::send::path_mtu::PathMtu;
 use crate::hop::send::repair::RepairBudget;
+use crate::hop::send::round_trip::smoothed;
 use crate::stream::fec_scheduler::FecScheduler;
 use crate::stream::store::Store;
 use recoded_wire::link::{LinkReport, Missing};
@@ -25,26 +24,17 @@ use std::collections::VecDeque;
 const AGAIN_NANOS: Nanos = 1_000_000_000;
 const AGAIN_ROUND_TRIPS: Nanos = 4;
 
-/// Minimum keepalive interval after the last packet; maximum interval; and interval while symbols
-/// wait.
-const KEEPALIVE_MIN_NANOS: Nanos = 1_500_000;
-const KEEPALIVE_MAX_NANOS: Nanos = 1_000_000_000;
+/// Keepalive interval while symbols wait.
 const KEEPALIVE_WAITING_NANOS: Nanos = 10_000_000;
 
-/// Keepalive schedule. The interval doubles after `KEEPALIVES_SOON` unanswered ones, since
-/// consecutive losses may hit several. After `KEEPALIVES` there are none until there is more to
-/// send. If none is answered they continue: the interval is then an eighth of the silence, which
-/// adds little to an outage, up to the first limit for `KEEPALIVES_OFTEN` keepalives, and the
-/// second later. Recovery may take three, since neither side accepts a single number far from the
-/// previous ones.
-const KEEPALIVES_SOON: u32 = 6;
+/// Keepalive schedule. After `KEEPALIVES` there are none until there is more to send. If none is
+/// answered they continue: the interval is then an eighth of the silence, which adds little to an
+/// outage, up to the first limit for `KEEPALIVES_OFTEN` keepalives, and the second later. Recovery
+/// may take three, since neither side accepts a single number far from the previous ones.
 const KEEPALIVES: u32 = 32;
 const KEEPALIVES_OFTEN: u32 = 600;
 const SILENCE_PARTS: Nanos = 8;
 const KEEPALIVE_SILENT_NANOS: (Nanos, Nanos) = (60_000_000, 300_000_000);
-
-/// The rate is halved after this long, plus round trips, without a report.
-const SILENCE_NANOS: Nanos = 100_000_000;
 
 /// Newest places whose numbers are kept: those in flight, and more than are combined.
 const PLACES: usize = 1 << STREAM_LOG2_MAX;
@@ -53,12 +43,6 @@ const PLACES: usize = 1 << STREAM_LOG2_MAX;
 /// its last combination and a quarter of the round trip; the second constant caps this quarter.
 const MISSING_NANOS: Nanos = 2_000_000;
 const MISSING_QUEUE_NANOS: Nanos = 30_000_000;
-
-/// The base round trip is the minimum over this period.
-const LEAST_NANOS: Nanos = 5_000_000_000;
-
-/// Weight of a new round trip in the mean.
-const ROUND_TRIP_WEIGHT: u64 = 8;
 
 /// The next packet to send.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -75,14 +59,6 @@ pub(crate) enum Next {
     Probe(u16),
 }
 
-/// Keepalives since the last packet or report.
-#[derive(Debug, Default)]
-struct Keepalive {
-    due: Option<Nanos>,
-    count: u32,
-    sent_at: Nanos,
-}
-
 /// One hop of a stream.
 #[derive(Debug)]
 pub(crate) struct Sender {
@@ -93,23 +69,12 @@ pub(crate) struct Sender {
     is_path: bool,
     /// How long a symbol is sent after it was first seen, excluding round trips.
     patience: Nanos,
-    /// Budget for requests of the sinks behind it.
-    pub(crate) budget: RepairBudget,
-    sent: InFlight,
-    rate: Rate,
-    round_trip: Option<Nanos>,
-    /// Sum of the round trips of the hops behind the neighbour, as reported.
-    beyond: Nanos,
-    /// Delay of new symbols at the neighbour, as reported.
-    waits_there: Nanos,
+    /// Its budget is for requests of the sinks behind it.
+    pub(crate) link: LinkSender,
     /// Mean queueing delay of the link.
     queued: Nanos,
     /// Time of the last report.
     reported_at: Nanos,
-    /// The minimum round trip of the current and the previous period, and when the current one
-    /// began.
-    least: (Nanos, Nanos),
-    least_at: Nanos,
     /// Numbers to send; numbers and places to retransmit.
     fresh: VecDeque<u32>,
     /// Mean bytes of symbols sent.
@@ -126,15 +91,11 @@ pub(crate) struct Sender {
     /// Symbols too large for the link; symbols that waited too long.
     given_up: u64,
     lagged: u64,
-    /// When the link is free, and when it is for probes.
-    free_at: Nanos,
-    probes_at: Nanos,
-    /// Whether the window was full since the last packet.
-    is_full: bool,
     /// When the neighbour was last heard, or first had anything to report.
     heard_at: Nanos,
     liveness: Liveness,
-    keepalive: Keepalive,
+    /// When the last keepalive was sent.
+    asked_at: Nanos,
 }
 
 impl Sender {
@@ -146,16 +107,9 @@ impl Sender {
             receiver,
             is_path,
             patience: AGAIN_NANOS,
-            budget: RepairBudget::new(),
-            sent: InFlight::new(2 * symbols),
-            rate: Rate::new(),
-            round_trip: None,
-            beyond: 0,
-            waits_there: 0,
+            link: LinkSender::new(2 * symbols, RepairBudget::new()),
             queued: 0,
             reported_at: 0,
-            least: (Nanos::MAX, Nanos::MAX),
-            least_at: 0,
             fresh: VecDeque::with_capacity(symbols),
             mean_bytes: 0,
             again: VecDeque::with_capacity(symbols),
@@ -167,12 +121,9 @@ impl Sender {
             next_key: 0,
             given_up: 0,
             lagged: 0,
-            free_at: 0,
-            probes_at: 0,
-            is_full: false,
             heard_at: 0,
             liveness: Liveness::default(),
-            keepalive: Keepalive::default(),
+            asked_at: 0,
         }
     }
 
@@ -188,29 +139,16 @@ impl Sender {
         self.hop
     }
 
-    /// Mean round trip to the neighbour, if known.
-    pub(crate) fn round_trip(&self) -> Nanos {
-        self.round_trip.unwrap_or(0)
-    }
-
-    /// Sum of the round trips of the hops from here on, if known.
-    pub(crate) fn path_round_trip(&self) -> Nanos {
-        self.round_trip() + self.beyond
-    }
-
-    /// Current sending rate.
-    pub(crate) fn bytes_per_second(&self) -> f64 {
-        self.rate.bytes_per_second()
-    }
-
     /// The state reported by the neighbour, once there is a report, and not in an open loop.
     pub(crate) fn heard(&self) -> Option<HeardHop> {
         if self.is_open_loop() {
             return None;
         }
         let (at, queue_nanos) = (self.reported_at, self.queued);
-        let loss = self.sent.measured_loss(self.rate.usual_loss()).map(|link| link.loss);
-        self.round_trip.map(|round_trip_nanos| HeardHop { at, round_trip_nanos, queue_nanos, loss })
+        let loss =
+            self.link.in_flight.measured_loss(self.link.rate.usual_loss()).map(|link| link.loss);
+        let round_trip = self.link.round_trip.known();
+        round_trip.map(|round_trip_nanos| HeardHop { at, round_trip_nanos, queue_nanos, loss })
     }
 
     /// How long the neighbour has not answered.
@@ -218,16 +156,11 @@ impl Sender {
         self.liveness.silence()
     }
 
-    /// The packet sizes that arrive.
-    pub(crate) fn sizes(&self) -> &PathMtu {
-        self.sent.sizes()
-    }
-
     /// Whether an IP packet to be sent is too large to arrive.
     pub(crate) fn refuses(&mut self, packet_bytes: usize) -> bool {
         let bytes = (STREAM_BYTES + packet_bytes) as u16;
-        self.sent.sizes_mut().wish(bytes);
-        self.sent.sizes().exceeds(bytes)
+        self.link.in_flight.sizes_mut().wish(bytes);
+        self.link.sizes().exceeds(bytes)
     }
 
     /// Proactive redundancy planned.
@@ -261,11 +194,11 @@ impl Sender {
 
     /// The packet to send now.
     pub(crate) fn next(&mut self, store: &mut Store, now: Nanos) -> Option<Next> {
-        if let Some(bytes) = self.probe(now) {
+        if let Some(bytes) = self.link.probe(now) {
             return Some(Next::Probe(bytes));
         }
         if let Err(at) = self.opens_at(now) {
-            self.is_full |= at.is_none() && self.rate.has_sample();
+            self.link.is_full |= at.is_none() && self.link.rate.has_sample();
             self.expire(store, now);
             return self.due_keepalive(now);
         }
@@ -319,7 +252,7 @@ impl Sender {
         let known = |back: &u32| {
             let number = self.number_at(self.next_place.wrapping_sub(*back));
             let bytes = store.coded_bytes(number).map(|bytes| COMBINATION_BYTES + bytes);
-            bytes.is_some_and(|bytes| !self.sent.sizes().exceeds(bytes as u16))
+            bytes.is_some_and(|bytes| !self.link.sizes().exceeds(bytes as u16))
         };
         let count = (1..=most).take_while(known).count() as u16;
         if count == 0 {
@@ -336,7 +269,7 @@ impl Sender {
     }
 
     fn due_keepalive(&mut self, now: Nanos) -> Option<Next> {
-        let is_due = match self.keepalive.due {
+        let is_due = match self.link.keepalive.due {
             Some(due) => due <= now,
             None => self.is_stuck(),
         };
@@ -345,11 +278,13 @@ impl Sender {
 
     /// Whether waiting symbols need a report to leave, and none is requested.
     fn is_stuck(&self) -> bool {
-        self.keepalive.due.is_none() && !self.is_idle() && self.sent.on_their_way() >= self.window()
+        self.link.keepalive.due.is_none()
+            && !self.is_idle()
+            && self.link.in_flight.on_their_way() >= self.window()
     }
 
     /// Records a packet sent under a link sequence number.
-    pub(crate) fn left(&mut self, what: Next, link: u32, bytes: usize, now: Nanos) {
+    pub(crate) fn left(&mut self, what: Next, sequence: u32, bytes: usize, now: Nanos) {
         let carried = match what {
             Next::Symbol { number, place, .. } => Carried::Symbol { number, place },
             Next::Combination(Combination { first, count, .. }) => {
@@ -363,21 +298,11 @@ impl Sender {
         }
         let is_unanswered = self.liveness.is_asked();
         self.liveness.sent(now);
-        if self.sent.on_their_way() == 0 {
+        if self.link.in_flight.on_their_way() == 0 {
             // Nothing was outstanding.
             self.heard_at = now;
         }
-        let earliest = now.saturating_sub(self.rate.burst());
-        if self.free_at < earliest && !std::mem::take(&mut self.is_full) {
-            // The sender ran out of data: the next arrivals do not show the capacity.
-            self.sent.ran_dry();
-        }
-        self.sent.note(link, carried, bytes, now);
-        let takes = match what {
-            Next::Probe(_) => self.rate.nanos_of_probe(bytes + AROUND_BYTES),
-            _ => self.rate.spend(bytes + AROUND_BYTES),
-        };
-        self.free_at = self.free_at.max(earliest) + takes;
+        let takes = self.link.sent(sequence, carried, bytes, now);
         match what {
             Next::Symbol { .. } | Next::Combination(_) => {
                 if let Next::Symbol { place, .. } = what {
@@ -386,14 +311,13 @@ impl Sender {
                     self.placed[place as usize % PLACES].1 = now;
                 }
                 if matches!(what, Next::Symbol { is_repair: false, .. }) {
-                    let way = self.least.0.min(self.least.1);
-                    let way = if way == Nanos::MAX { 0 } else { way };
+                    let way = self.link.round_trip.base().unwrap_or(0);
                     self.fec.earn(self.loss(), way, takes, now);
                 }
                 self.ask_soon(now);
             }
             // Later packets reveal whether it arrived.
-            Next::Probe(_) if self.keepalive.due.is_none() => self.ask_soon(now),
+            Next::Probe(_) if self.link.keepalive.due.is_none() => self.ask_soon(now),
             Next::Probe(_) => {}
             Next::Keepalive => self.left_keepalive(is_unanswered, now),
         }
@@ -401,54 +325,46 @@ impl Sender {
 
     /// Schedules the keepalive after one that was sent.
     fn left_keepalive(&mut self, is_unanswered: bool, now: Nanos) {
-        if self.is_idle() || self.keepalive.count < KEEPALIVES {
-            self.keepalive.count += 1;
+        if self.is_idle() || self.link.keepalive.count < KEEPALIVES {
+            self.link.keepalive.count += 1;
         }
-        self.keepalive.sent_at = now;
+        self.asked_at = now;
         let silence = now.saturating_sub(self.heard_at);
-        let patience = self.patience_with_silence();
-        if self.round_trip.is_some() && silence > patience {
+        let patience = self.link.round_trip.patience();
+        if self.link.round_trip.is_known() && silence > patience {
             self.heard_at = now;
-            self.rate.silence();
+            self.link.rate.silence();
         }
-        let shift = self.keepalive.count.saturating_sub(KEEPALIVES_SOON).min(10);
         let longest = self.waiting_interval().max(self.liveness.silence() / SILENCE_PARTS);
-        let wait = (self.round_trip() * 5 / 4).max(KEEPALIVE_MIN_NANOS) << shift;
-        let wait = wait.min(longest);
-        let is_over = self.keepalive.count >= KEEPALIVES && self.is_idle();
+        let wait = self.link.keepalive.interval(self.link.round_trip.mean()).min(longest);
+        let is_over = self.link.keepalive.count >= KEEPALIVES && self.is_idle();
         let goes_on = !is_over || is_unanswered;
         let (often, rarely) = KEEPALIVE_SILENT_NANOS;
         let most = match self.is_idle() {
-            true if self.keepalive.count > KEEPALIVES_OFTEN => rarely,
+            true if self.link.keepalive.count > KEEPALIVES_OFTEN => rarely,
             true if self.liveness.silence() > patience => often,
             true => KEEPALIVE_MAX_NANOS,
             false => self.waiting_interval(),
         };
-        self.keepalive.due = goes_on.then(|| now + wait.min(most));
+        self.link.keepalive.due = goes_on.then(|| now + wait.min(most));
         if is_over {
             // The neighbour may have recovered: the next packets find out.
-            self.sent.forget();
+            self.link.in_flight.forget();
         }
     }
 
     /// Requests a report if no packet follows soon; without reports, even if packets follow: all of
     /// them may be too large for the link.
     fn ask_soon(&mut self, now: Nanos) {
-        let soon = now + (self.round_trip() / 4).max(KEEPALIVE_MIN_NANOS);
-        let is_heard = now.saturating_sub(self.heard_at) <= self.patience_with_silence();
-        let last = self.keepalive.sent_at + KEEPALIVE_SILENT_NANOS.0;
-        self.keepalive.due = Some(if is_heard { soon } else { soon.min(last.max(now)) });
-        self.keepalive.count = 0;
-    }
-
-    /// A neighbour not heard for longer than this counts as silent.
-    fn patience_with_silence(&self) -> Nanos {
-        SILENCE_NANOS + 4 * self.round_trip()
+        let soon = Keepalive::first_at(self.link.round_trip.mean(), now);
+        let is_heard = now.saturating_sub(self.heard_at) <= self.link.round_trip.patience();
+        let last = self.asked_at + KEEPALIVE_SILENT_NANOS.0;
+        self.link.keepalive.restart(if is_heard { soon } else { soon.min(last.max(now)) });
     }
 
     /// Keepalive interval while symbols wait for a report.
     fn waiting_interval(&self) -> Nanos {
-        KEEPALIVE_WAITING_NANOS.max(self.round_trip() * 5 / 4)
+        KEEPALIVE_WAITING_NANOS.max(self.link.round_trip.mean() * 5 / 4)
     }
 
     /// When the sender is due next, even without arrivals.
@@ -458,8 +374,8 @@ impl Sender {
             Ok(()) => Some(until.max(now)),
             Err(at) => at.map(|at| at.max(until)),
         });
-        let asks = if self.is_stuck() { Some(now) } else { self.keepalive.due };
-        earlier(earlier(opens, asks), self.probe_due())
+        let asks = if self.is_stuck() { Some(now) } else { self.link.keepalive.due };
+        earlier(earlier(opens, asks), self.link.probe_due())
     }
 
     /// Processes a report. Passes symbols that the neighbour received but does not forward to
@@ -477,10 +393,9 @@ impl Sender {
         }
         // Other paths have taken over the symbols that are not forwarded.
         let is_lost_behind = self.is_path && self.is_stuck_behind();
-        let Self { receiver, sent, open, given_up, .. } = self;
+        let Self { receiver, link, open, given_up, .. } = self;
         let hop = *receiver;
-        let round_trip = self.round_trip.unwrap_or(0);
-        let heard = sent.hear(report, payload, now, round_trip, |carried, outcome| {
+        let heard = link.resolve(report, payload, now, |carried, outcome| {
             match (carried, outcome) {
                 (Carried::Symbol { number, .. }, Outcome::Came) if is_lost_behind => came(number),
                 (_, Outcome::Came) if is_lost_behind => {}
@@ -505,49 +420,31 @@ impl Sender {
                 _ => {}
             }
         });
-        self.rate.note_vanishing(self.sent.sizes_mut().take_vanishing());
+        self.link.rate.note_vanishing(self.link.in_flight.sizes_mut().take_vanishing());
         self.send_open_again(now);
         self.send_missing(store, &report.missing, now);
         let Some(heard) = heard else { return };
-        self.heard_at = now;
+        (self.heard_at, self.reported_at) = (now, now);
         self.liveness.heard();
-        let mean = self.round_trip.map_or(heard.round_trip, |mean| {
-            mean - mean / ROUND_TRIP_WEIGHT + heard.round_trip / ROUND_TRIP_WEIGHT
-        });
-        (self.round_trip, self.beyond) = (Some(mean), report.beyond_nanos());
-        self.waits_there = report.backlog_nanos();
-        self.reported_at = now;
-        self.queued =
-            self.queued - self.queued / ROUND_TRIP_WEIGHT + heard.waited / ROUND_TRIP_WEIGHT;
-        if now >= self.least_at + LEAST_NANOS {
-            (self.least, self.least_at) = ((Nanos::MAX, self.least.0), now);
-        }
-        self.least.0 = self.least.0.min(heard.round_trip);
-        self.rate.queue(heard.waited, mean);
-        if let Some(sample) = heard.sample {
-            if self.rate.sample(&sample, mean, now) == Verdict::NotOurs {
-                self.sent.accept_queue();
-            }
-            self.rate.slow_lossy_start(&sample);
-        }
-        self.rate.heard();
+        self.queued = smoothed(self.queued, heard.waited);
+        self.link.measure(report, &heard, now);
         let has_all = report.missing.places().is_empty();
-        if self.sent.on_their_way() == 0 && self.is_idle() && has_all {
-            self.keepalive.due = None;
+        if self.link.in_flight.on_their_way() == 0 && self.is_idle() && has_all {
+            self.link.keepalive.due = None;
         }
     }
 
     /// Loss of the link itself, without drops of its queue.
     fn loss(&self) -> HopLoss {
-        self.sent.loss(self.rate.usual_loss())
+        self.link.in_flight.loss(self.link.rate.usual_loss())
     }
 
     /// Retransmits losses that combinations in flight will not recover.
     fn send_open_again(&mut self, now: Nanos) {
         let arrive = 1.0 - self.loss().loss;
-        let expected = (self.sent.combinations_on_their_way() as f64 * arrive) as usize;
+        let expected = (self.link.in_flight.combinations_on_their_way() as f64 * arrive) as usize;
         // No combination in flight covers older symbols than these.
-        let reach = (self.sent.on_their_way() + self.fec.symbols()) as u32;
+        let reach = (self.link.in_flight.on_their_way() + self.fec.symbols()) as u32;
         while let Some((_, place)) = self.open.front() {
             let is_out_of_reach = self.next_place.wrapping_sub(*place) > reach;
             let is_unmatched = is_out_of_reach || self.open.len() > expected;
@@ -565,7 +462,7 @@ impl Sender {
     /// Retransmits symbols still missing at the neighbour after a round trip, although received
     /// combinations should have recovered them.
     fn send_missing(&mut self, store: &mut Store, missing: &Missing, now: Nanos) {
-        let (trip, span) = (self.round_trip(), self.fec.span());
+        let (trip, span) = (self.link.round_trip.mean(), self.fec.span());
         let patience = trip + span.max(MISSING_QUEUE_NANOS.min(trip / 4)) + MISSING_NANOS;
         for low in missing.places() {
             let back = (self.next_place as u16).wrapping_sub(*low);

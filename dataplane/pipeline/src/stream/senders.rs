@@ -152,7 +152,7 @@ impl Senders {
             });
         }
         for (_, sender) in hops {
-            sender.budget.earn(1);
+            sender.link.budget.earn(1);
             sender.queue(number, *symbols);
         }
     }
@@ -175,7 +175,7 @@ impl Senders {
         let is_one_path = paths.spread() != Spread::Every;
         let receiver = hops[from].1.receiver();
         // No receiver may exhaust the budget of the others.
-        let budget = if is_one_path { budget } else { &mut hops[from].1.budget };
+        let budget = if is_one_path { budget } else { &mut hops[from].1.link.budget };
         if !budget.is_left() {
             return Answered::Refused;
         }
@@ -238,7 +238,7 @@ impl Senders {
 
     /// The longest sum of the round trips of the hops from here on.
     pub(crate) fn path_round_trip(&self) -> Nanos {
-        self.hops.iter().map(|(_, sender)| sender.path_round_trip()).max().unwrap_or(0)
+        self.hops.iter().map(|(_, sender)| sender.link.path_round_trip()).max().unwrap_or(0)
     }
 
     /// Whether some of several paths do not answer, and others have taken over.
@@ -270,12 +270,12 @@ impl Senders {
     /// since the last call.
     pub(crate) fn settle(&mut self, peer: PeerId, pace: Option<f64>) -> Comparison {
         let sender = self.hops.iter_mut().find(|(known, _)| *known == peer);
-        sender.map(|(_, sender)| sender.settle(pace)).unwrap_or_default()
+        sender.map(|(_, sender)| sender.link.settle(pace)).unwrap_or_default()
     }
 
     /// The largest UDP payload that every next hop receives, if larger ones do not arrive.
     pub(crate) fn limit(&self) -> Option<u16> {
-        self.hops.iter().filter_map(|(_, sender)| sender.sizes().limit()).min()
+        self.hops.iter().filter_map(|(_, sender)| sender.link.sizes().limit()).min()
     }
 
     /// Sends the packets that may leave now.
@@ -336,10 +336,10 @@ impl Senders {
         let hops = self.hops.iter().enumerate();
         hops.map(|(place, (peer, sender))| NextHop {
             peer: *peer,
-            bytes_per_second: sender.bytes_per_second(),
+            bytes_per_second: sender.link.rate.bytes_per_second(),
             heard: sender.heard(),
             silence: sender.silence(),
-            black_hole: sender.sizes().black_hole(),
+            black_hole: sender.link.sizes().black_hole(),
             planned: sender.planned(),
             branch: Branch { waits_since: sender.waits_since(store), ..self.paths.branch(place) },
         })
@@ -390,7 +390,7 @@ fn write<F: Frames, E: Egress>(
     let header = match outgoing.open_loop {
         // Saturates.
         Some(rho) => header.with_open_loop((rho * f64::from(OPEN_LOOP_UNITS)).round() as u16),
-        None => header.with_round_trip(sender.round_trip()),
+        None => header.with_round_trip(sender.link.round_trip.mean()),
     };
     match next {
         Next::Keepalive => {

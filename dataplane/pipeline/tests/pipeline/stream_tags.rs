@@ -346,7 +346,7 @@ fn source_without_keys_is_counted_and_refused() {
     assert_eq!(transfer(&mut line, 100..200), 100);
 }
 
-/// The tag of a packet of a source, by the construction of the library's README and without the
+/// The tag of a packet of a source, by the construction in `docs/internals/tags.md` and without the
 /// pipeline: as published in `tests/vectors`, where plain Python recomputes it.
 #[test]
 fn tag_is_that_of_number_predecessor_and_length() {

@@ -4,8 +4,8 @@
 //! [`circles`]: import cycles of files. [`floors`]: the order of the folders of a crate.
 //! [`sources`]: rules for the contents of a Rust file. [`parameters`]: no tuples as parameters of
 //! functions. [`comments`]: their width. [`words`]: the glossary, and forbidden words.
-//! [`readmes`]: every crate has one, and the paths it names exist. [`named`], [`constants`]: tests
-//! and values that documents name.
+//! [`readmes`]: every crate has one, and the paths that documents name exist. [`named`],
+//! [`constants`]: tests and values that documents name.
 //!
 //! Each check is a function from text to findings, so that its test needs no repository.
 
@@ -68,6 +68,9 @@ impl std::fmt::Display for Finding {
 /// Folders whose comments and words are not checked yet. Each entry should be removed eventually.
 const UNCHECKED: [&str; 0] = [];
 
+/// The page with the glossary.
+const GLOSSARY: &str = "docs/glossary.md";
+
 /// Checks the whole repository.
 pub fn run(root: &Path) -> Result<String, TaskError> {
     let files = list_files(root)?;
@@ -89,8 +92,8 @@ pub fn run(root: &Path) -> Result<String, TaskError> {
             findings.extend(words::check(file, &text));
         }
     }
-    findings.extend(words::check_glossary("README.md", &read_text(root, "README.md")?));
-    for file in files.iter().filter(|file| Path::new(file).ends_with("README.md")) {
+    findings.extend(words::check_glossary(GLOSSARY, &read_text(root, GLOSSARY)?));
+    for file in files.iter().filter(|file| names_paths(file)) {
         findings.extend(readmes::check_paths(file, &read_text(root, file)?, &files));
     }
     for file in files.iter().filter(|file| is_document(file)) {
@@ -137,6 +140,11 @@ fn has_texts(file: &str) -> bool {
 
 fn is_document(file: &str) -> bool {
     Path::new(file).extension().is_some_and(|extension| extension == "md")
+}
+
+/// Whether the paths that a document names are checked: READMEs and the pages of `docs`.
+fn names_paths(file: &str) -> bool {
+    Path::new(file).ends_with("README.md") || is_document(file) && file.starts_with("docs/")
 }
 
 /// Folders that need a README: those of the crates, and the eBPF workspace as a whole.

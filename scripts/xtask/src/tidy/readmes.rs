@@ -1,9 +1,10 @@
-//! READMEs: every crate has one, and the paths they name in backticks exist.
+//! READMEs: every crate has one, and the paths that they and the pages of `docs` name in backticks
+//! exist.
 //!
 //! A word in backticks counts as a path of the repository if its first component is an entry of the
-//! README's folder or of the root, or if it ends like a tracked file ([`EXTENSIONS`]). Absolute
+//! document's folder or of the root, or if it ends like a tracked file ([`EXTENSIONS`]). Absolute
 //! paths, globs, placeholders, URLs and build results are skipped, and so is everything in fenced
-//! blocks.
+//! blocks. A page of `docs` may leave out the folder in front of a path.
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
@@ -75,12 +76,22 @@ fn is_dangling(word: &str, folder: &Path, files: &BTreeSet<String>) -> bool {
     if candidates.iter().flatten().any(|candidate| exists(candidate, files)) {
         return false;
     }
+    // Pages name files below a folder that they state once.
+    if folder.starts_with("docs") && ends_a_path(word, files) {
+        return false;
+    }
     let starts_here = candidates.iter().flatten().any(|candidate| {
         candidate.strip_prefix(folder).unwrap_or(candidate).components().next().is_some_and(
             |first| exists(&folder.join(first), files) || exists(Path::new(&first), files),
         )
     });
     has_extension || starts_here
+}
+
+/// Whether a file, or a folder with a file in it, has a path that ends with `word`.
+fn ends_a_path(word: &str, files: &BTreeSet<String>) -> bool {
+    let (file, folder) = (format!("/{word}"), format!("/{word}/"));
+    files.iter().any(|path| path.ends_with(&file) || path.contains(&folder))
 }
 
 /// Whether this is a file, or a folder with a file in it.
@@ -148,6 +159,13 @@ mod tests {
         assert_eq!(findings.len(), 2);
         assert!(findings.iter().all(|finding| finding.line == Some(2)));
         assert_eq!(dangling("README.md", "`gone.rs`").len(), 1);
+    }
+
+    #[test]
+    fn paths_in_pages_of_docs_may_begin_below_a_folder() {
+        assert_eq!(dangling("docs/protocol/README.md", "`wire/src/steer.rs`, `wire/src`"), [""; 0]);
+        assert_eq!(dangling("docs/protocol/README.md", "`wire/src/gone.rs`").len(), 1);
+        assert_eq!(dangling("README.md", "`wire/src/steer.rs`").len(), 1);
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! Words: one word has one meaning, and some words are forbidden.
 //!
-//! The root README holds the glossary as a table; [`GLOSSARY`] names the words it must define.
+//! `docs/glossary.md` holds the glossary as a table; [`GLOSSARY`] names the words it must define.
 //! `words.txt` lists words that are forbidden in texts for humans, with their replacements. Whole
 //! lines are searched, so an identifier that equals such a word is found as well. A phrase that
 //! continues on the next line is not found.
 
 use super::Finding;
 
-/// Terms that the table in the root README defines: those of RFC 8406 and RFC 9426, and the
+/// Terms that the table in `docs/glossary.md` defines: those of RFC 8406 and RFC 9426, and the
 /// project's own.
 const GLOSSARY: [&str; 22] = [
     "source symbol",

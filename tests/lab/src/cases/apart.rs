@@ -56,7 +56,7 @@ const DAY: i64 = 86_400;
 const SETTLE: Duration = Duration::from_secs(3);
 
 /// How long a box may take to carry traffic again.
-const AGAIN_PATIENCE: Duration = Duration::from_secs(60);
+const AGAIN_PATIENCE: Duration = Duration::from_secs(120);
 
 fn clock(guest: &Guest) -> Result<String, LabError> {
     let boxes = guest.apart(None)?;

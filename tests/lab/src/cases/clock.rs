@@ -35,7 +35,7 @@ const CASES: [Case; 1] = [Case {
 const DAY: i64 = 86_400;
 
 /// Keys are renewed two minutes after the agreement. The responding end waits for 30 s more.
-const REKEY_PATIENCE: Duration = Duration::from_secs(140);
+const REKEY_PATIENCE: Duration = Duration::from_secs(240);
 
 /// After a step: retransmissions and keepalives are due.
 const SETTLE: Duration = Duration::from_secs(3);

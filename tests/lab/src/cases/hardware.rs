@@ -73,7 +73,7 @@ const CASES: [Case; 7] = [
 ];
 
 /// Timeout for a link to notice that its card is gone, and for a card to disappear.
-const GONE_PATIENCE: Duration = Duration::from_secs(30);
+const GONE_PATIENCE: Duration = Duration::from_secs(90);
 
 /// How long a card is unplugged.
 const OUT: Duration = Duration::from_secs(2);
@@ -169,7 +169,7 @@ fn set_action(reboot: &str) -> Value {
 }
 
 /// Timeout for an entry in the history.
-const SAID_PATIENCE: Duration = Duration::from_secs(10);
+const SAID_PATIENCE: Duration = Duration::from_secs(40);
 
 /// Files of records with their sizes.
 fn records(folder: &str) -> Result<String, LabError> {

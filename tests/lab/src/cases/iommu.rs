@@ -89,7 +89,7 @@ const BYTES: usize = 0x4000;
 const CONTEXT: u32 = 0x5EED_1234;
 
 /// Timeout for an interrupt.
-const INTERRUPT_PATIENCE: Duration = Duration::from_secs(20);
+const INTERRUPT_PATIENCE: Duration = Duration::from_secs(60);
 
 /// A controller with memory.
 struct Controller {

@@ -91,14 +91,14 @@ const CASES: [Case; 11] = [
 ];
 
 /// Timeout until a second queue is served.
-const SERVED_PATIENCE: Duration = Duration::from_secs(30);
+const SERVED_PATIENCE: Duration = Duration::from_secs(90);
 
 /// Pings that may be lost, each with 5 s for its answer, while at both boxes a new process takes
 /// over from the one with a single queue.
 const LOST_MAX: u32 = 3;
 
 /// Timeout for both boxes to detect, under TCP, that bursts are lost.
-const FOUND_OUT_PATIENCE: Duration = Duration::from_secs(150);
+const FOUND_OUT_PATIENCE: Duration = Duration::from_secs(300);
 
 /// Links that lose bursts but not single packets carry traffic once only single packets are sent.
 fn lost_bursts(guest: &Guest) -> Result<String, LabError> {

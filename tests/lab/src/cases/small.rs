@@ -69,7 +69,7 @@ const FILL: &str = "echo -1000 > /proc/self/oom_score_adj && echo $$ > $0/cgroup
                     exec dd if=/dev/zero of=/run/fill/fill bs=1M count=40 status=none";
 
 /// Timeout until the log reports the end of a process.
-const SAID_PATIENCE: Duration = Duration::from_secs(60);
+const SAID_PATIENCE: Duration = Duration::from_secs(120);
 
 fn limit(guest: &Guest) -> Result<String, LabError> {
     let groups = Path::new(GROUPS);

@@ -66,7 +66,7 @@ const NAME: &str = "wan7";
 const BELOW: [&str; 2] = ["198.51.100.1", "198.51.100.2"];
 
 /// Timeout for events that take a second on an idle machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// How long the interface is absent.
 const OUT: Duration = Duration::from_secs(2);

@@ -14,13 +14,13 @@ use super::{SHARED, transfer};
 use crate::LabError;
 
 /// Timeout until a daemon answers. Everything takes about ten times as long as on a real processor.
-const START_PATIENCE: Duration = Duration::from_secs(60);
+const START_PATIENCE: Duration = Duration::from_secs(180);
 
 /// Timeout until an interface has a carrier.
-const CARRIER_PATIENCE: Duration = Duration::from_secs(20);
+const CARRIER_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Timeout of the first ping through the tunnel after both daemons have answered.
-const FIRST_PING_PATIENCE: Duration = Duration::from_secs(30);
+const FIRST_PING_PATIENCE: Duration = Duration::from_secs(90);
 
 /// Pings after the first: none may be lost.
 const PINGS: u32 = 5;
@@ -34,7 +34,7 @@ const LOAD_BYTES: usize = 8_000_000;
 
 /// Timeout for the end of a daemon. A killed daemon leaves its card in a namespace that ends only
 /// with its last process.
-const STOP_PATIENCE: Duration = Duration::from_secs(60);
+const STOP_PATIENCE: Duration = Duration::from_secs(120);
 
 /// Differences from the defaults of a daemon.
 #[derive(Clone, Debug, Default)]

@@ -12,7 +12,7 @@ use super::{Guest, Line, RESULTS, SHARED, write};
 use crate::LabError;
 
 /// Timeout for an answer of the host, beyond the delay of the request.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Commands for QEMU, one after the other.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

@@ -8,7 +8,7 @@ use crate::LabError;
 use crate::nic::mac;
 
 /// Timeout until interfaces appear, at boot or when returned from a namespace.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Names of two interfaces that a hub joins.
 #[derive(Clone, Debug)]

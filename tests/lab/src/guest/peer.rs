@@ -26,13 +26,13 @@ const PORT: u16 = 7000;
 const MANAGEMENT: [&str; 2] = ["198.51.100.1", "198.51.100.2"];
 
 /// Timeout for the peer's boot.
-const BOOT_PATIENCE: Duration = Duration::from_secs(120);
+const BOOT_PATIENCE: Duration = Duration::from_secs(300);
 
 /// Timeout of a command.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Timeout until box a carries the first packet.
-const FIRST_PATIENCE: Duration = Duration::from_secs(60);
+const FIRST_PATIENCE: Duration = Duration::from_secs(120);
 
 /// Pings after the first, and bytes of a round trip through the tunnel.
 const PINGS: u32 = 5;

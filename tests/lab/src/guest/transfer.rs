@@ -16,7 +16,7 @@ use crate::LabError;
 const PORT: u16 = 5201;
 
 /// Timeout of a read or write.
-const STALL: Duration = Duration::from_secs(20);
+const STALL: Duration = Duration::from_secs(60);
 
 /// Timeout of concurrent pings.
 const PING_PATIENCE: Duration = Duration::from_secs(5);

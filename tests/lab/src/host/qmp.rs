@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 /// Timeout for QEMU's answer to a command.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A monitor. Each command waits for its answer; events received meanwhile are dropped.
 #[derive(Debug)]

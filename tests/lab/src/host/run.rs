@@ -19,7 +19,7 @@ const MACHINES_AT_ONCE: usize = 2;
 /// A machine that has not started within this time has stalled, which happens occasionally with
 /// Linux on several emulated processors. A boot takes 20 s, and several times that if other
 /// programs use the processors.
-const BOOT_PATIENCE: Duration = Duration::from_secs(150);
+const BOOT_PATIENCE: Duration = Duration::from_secs(300);
 
 /// Up to this many failed cases are retried, each alone.
 const AGAIN_MAX: usize = 3;

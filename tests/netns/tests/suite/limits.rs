@@ -261,10 +261,9 @@ impl Drop for Left {
 
 /// Replaces a program that may be running.
 fn put(program: &Path, bytes: &[u8]) {
-    let draft = program.with_extension("draft");
-    fs::write(&draft, bytes).unwrap();
-    fs::set_permissions(&draft, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    fs::rename(&draft, program).unwrap();
+    let content = program.with_extension("content");
+    fs::write(&content, bytes).unwrap();
+    process::install_program(&content, program).unwrap();
 }
 
 /// Fault 7: a supervisor whose XDP program Linux refuses ends with an error. The dataplane process

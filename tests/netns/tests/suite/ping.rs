@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::common;
-use recoded_netns::process::output;
+use recoded_netns::process::{self, output};
 use recoded_netns::{Bed, Daemon, LinePlan, Loss, binary};
 
 /// The other end of the tunnel.
@@ -87,7 +87,7 @@ fn anyone_may_ping_where_linux_lets_them(bed: &Bed, daemon: &Daemon) {
     fs::create_dir_all(&folder).unwrap();
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
     let program = folder.join("recodectl");
-    fs::copy(binary("recodectl"), &program).unwrap();
+    process::install_program(&binary("recodectl"), &program).unwrap();
     bed.source().sysctl("net.ipv4.ping_group_range", "1 0").unwrap();
     let refused = ping_by_anyone(bed, &program, daemon);
     bed.source().sysctl("net.ipv4.ping_group_range", "0 2147483647").unwrap();

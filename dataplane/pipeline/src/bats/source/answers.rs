@@ -5,9 +5,7 @@ use crate::bats::plan::{FEW, most};
 use crate::bats::source::BatsSource;
 use crate::config::params::FlowParams;
 use crate::config::report::FlowCounters;
-use crate::config::segmentation::Comparison;
 use crate::env::egress::Egress;
-use crate::hop::send::mender::Mender;
 use crate::hop::send::repair::ROUNDS;
 use crate::unit::context::Context;
 use recoded_code::bats::Params;
@@ -16,11 +14,6 @@ use recoded_wire::frames::{Frames, Span};
 use recoded_wire::link::LinkReport;
 
 impl BatsSource {
-    /// State of the packets in flight to the next node.
-    pub(crate) fn mender(&self) -> &Mender {
-        &self.mender
-    }
-
     /// Whether the first hop recovers its losses, soon enough for blocks to wait for it.
     pub(super) fn is_mended<F, E>(&self, cx: &Context<'_, '_, F, E>) -> bool {
         cx.asks_to_mend() && self.mender.is_on(cx.io.now) && !self.mender.is_far()
@@ -30,13 +23,8 @@ impl BatsSource {
     /// may wait for them.
     pub(super) fn tell_planner<F, E>(&mut self, cx: &Context<'_, '_, F, E>) {
         let hold = cx.params.hold_timeout_nanos;
-        let is_late = self.mender.path_round_trip() > hold;
+        let is_late = self.mender.link.path_round_trip() > hold;
         self.planner.set_mended(self.is_mended(cx), is_late, cx.io.now);
-    }
-
-    /// Updates the pace of the link, and returns the fates of packets reported since the last call.
-    pub(crate) fn settle(&mut self, pace: Option<f64>) -> Comparison {
-        self.mender.settle(pace)
     }
 
     /// Reads the next node's report on the link to it, and sends the packets it lacks.

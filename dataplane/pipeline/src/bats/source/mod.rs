@@ -103,7 +103,7 @@ pub(crate) struct BatsSource {
     probe: Option<(u8, Nanos)>,
     planner: BatchPlanner,
     repair_budget: RepairBudget,
-    mender: Mender,
+    pub(crate) mender: Mender,
     kept: SentBatches,
     remote: Remote,
 }

@@ -201,11 +201,6 @@ impl InFlight {
         &mut self.sizes
     }
 
-    /// Bytes of the probe to send now, if one is due.
-    pub(crate) fn probe(&mut self, round_trip: Nanos, now: Nanos) -> Option<u16> {
-        self.sizes.probe(round_trip, now)
-    }
-
     /// Most packets that may be in flight.
     pub(crate) fn capacity(&self) -> usize {
         self.entries.len()

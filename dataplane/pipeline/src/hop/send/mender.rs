@@ -28,14 +28,15 @@ use crate::base::tally::Tallied;
 use crate::base::time::earlier;
 use crate::config::params::{Nanos, PeerId, ShardId};
 use crate::config::report::{Branch, FlowCounters, FlowReport, HopLoss, NextHop, Planned};
-use crate::config::segmentation::Comparison;
 use crate::env::egress::Egress;
 use crate::env::io::Io;
-use crate::hop::send::gate::Gate;
 use crate::hop::send::in_flight::{Carried, InFlight, Outcome};
+use crate::hop::send::keepalive::{KEEPALIVE_MAX_NANOS, KEEPALIVE_MIN_NANOS, Keepalive};
+use crate::hop::send::link_sender::LinkSender;
 use crate::hop::send::next_hops::NextHops;
 use crate::hop::send::path_size::PathSize;
 use crate::hop::send::repair::RepairBudget;
+use crate::hop::send::round_trip::UNKNOWN_NANOS;
 use advance::{LOSS_MAX, ahead, sure};
 use recoded_code::theory::LossModel;
 use recoded_code::theory::stream::{Plan, StreamProfile, Traffic};
@@ -44,6 +45,7 @@ use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Flags, Header, PacketType};
 use recoded_wire::link::LinkReport;
 use recoded_wire::stream::{KEEPALIVE_BYTES, STREAM_LOG2_NONE, StreamHeader};
+use replacements::Replacements;
 
 /// Replacement packets allowed per other packet: up to half of all packets may be lost.
 const BUDGET_SHARE: f64 = 1.0;
@@ -52,33 +54,13 @@ const BUDGET_SHARE: f64 = 1.0;
 /// receiver can tell apart.
 const PACKETS: (usize, usize) = (256, 1 << 14);
 
-/// The next node counts as silent when a packet has gone unreported for this long plus this many
-/// round trips.
-const SILENCE_NANOS: Nanos = 100_000_000;
-const SILENCE_ROUND_TRIPS: Nanos = 4;
-
-/// Bounds of the keepalive interval: the minimum after a packet, and the maximum, since a damaged
-/// report may yield any round trip. Keepalives are sent at a constant interval up to the first
-/// count, since consecutive ones may be lost, and then back off; after the second count the next
-/// node is considered gone.
-const KEEPALIVE_MIN_NANOS: Nanos = 1_500_000;
-const KEEPALIVE_MAX_NANOS: Nanos = 1_000_000_000;
-const KEEPALIVES_SOON: u32 = 6;
+/// Keepalives after which the next node counts as gone.
 const KEEPALIVES: u32 = 12;
-
-/// Longest wait for the first report.
-const UNKNOWN_NANOS: Nanos = 600_000_000;
 
 /// While nothing is received from the next node, one keepalive per this many packets: far fewer
 /// than a receiver accepts as missing at once. Also the limit of replacements per report while
 /// large packets may be vanishing.
 const UNHEARD: u32 = 16;
-
-/// The base round trip is the minimum over this period.
-const LEAST_NANOS: Nanos = 5_000_000_000;
-
-/// Weight of a new round trip in the mean.
-const ROUND_TRIP_WEIGHT: u64 = 8;
 
 /// At longer round trips, nothing waits for a report: sinks do not hold later data that long,
 /// tables do not keep units that long at high rates, and in-order delivery would stall. Measured in
@@ -86,6 +68,10 @@ const ROUND_TRIP_WEIGHT: u64 = 8;
 /// of generations for good, and five in six BATS blocks at 100 Mbit/s; at 75 ms (round trip 150 ms)
 /// almost nothing. Several hops of 50 ms carry blocks with fewer packets if they wait.
 const FAR_NANOS: Nanos = 160_000_000;
+
+/// Queueing delay ignored per link: late worker wakeups look like a queue of this size on every
+/// link, and a source, which sees the sum, would slow down for no reason.
+const USUAL_NANOS: Nanos = 1_500_000;
 
 /// Planning interval of the proactive share, and the weight of one interval in the symbol rate.
 const PLAN_NANOS: Nanos = 100_000_000;
@@ -105,28 +91,17 @@ pub(crate) struct HopContext<'a, 'io, F, E> {
 /// Loss recovery of one hop.
 #[derive(Debug)]
 pub(crate) struct Mender {
-    sent: InFlight,
-    gate: Gate,
-    budget: RepairBudget,
+    pub(crate) link: LinkSender,
+    replacements: Replacements,
     /// When the first packet was sent.
     begun_at: Option<Nanos>,
-    /// Mean round trip, once the next node reports.
-    round_trip: Option<Nanos>,
-    /// Sum of the round trips of the later hops, as reported by the next node.
-    beyond: Nanos,
-    /// The minimum of the current and the previous period, and when the current one began.
-    least: (Nanos, Nanos),
-    least_at: Nanos,
-    /// When the next keepalive is due, and how many were sent since the last packet or report.
-    keepalive_at: Option<Nanos>,
-    keepalives: u32,
     /// Link sequence number of the first packet since the last report or keepalive.
     asked: Option<u32>,
     pace: Pace,
     is_slow: bool,
     /// Loss of the link as reported by the next node. It excludes redundant packets, which reports
     /// count as missing as well.
-    link: Option<HopLoss>,
+    link_loss: Option<HopLoss>,
     /// Largest packet size that the hops behind the next node carry.
     path: PathSize,
     /// Fraction of a proactive packet carried over.
@@ -146,20 +121,13 @@ impl Mender {
     /// Creates the state for `packets` packets of all units held at once.
     pub(crate) fn new(packets: usize) -> Self {
         Self {
-            sent: InFlight::new(room(packets)),
-            gate: Gate::new(),
+            link: LinkSender::passing(room(packets), RepairBudget::of_share(BUDGET_SHARE)),
+            replacements: Replacements::default(),
             begun_at: None,
-            budget: RepairBudget::of_share(BUDGET_SHARE),
-            round_trip: None,
-            beyond: 0,
-            least: (Nanos::MAX, Nanos::MAX),
-            least_at: 0,
-            keepalive_at: None,
-            keepalives: 0,
             asked: None,
             pace: Pace::default(),
             is_slow: false,
-            link: None,
+            link_loss: None,
             path: PathSize::default(),
             credit: 0.0,
         }
@@ -172,9 +140,8 @@ impl Mender {
 
     /// Whether the next node reports, so that lost packets can be retransmitted.
     pub(crate) fn is_on(&self, now: Nanos) -> bool {
-        let Some(round_trip) = self.round_trip else { return false };
-        let patience = SILENCE_NANOS + SILENCE_ROUND_TRIPS * round_trip;
-        self.sent.oldest_at().is_none_or(|at| at + patience > now)
+        let is_answered = |at| at + self.link.round_trip.patience() > now;
+        self.link.round_trip.is_known() && self.link.in_flight.oldest_at().is_none_or(is_answered)
     }
 
     /// Records `count` packets of a unit, each of this many bytes, sent under consecutive link
@@ -182,19 +149,17 @@ impl Mender {
     pub(crate) fn left(&mut self, unit: u32, bytes: usize, first: u32, count: u64, now: Nanos) {
         self.begun_at.get_or_insert(now);
         for number in (0..count).map(|place| first.wrapping_add(place as u32)) {
-            self.gate.spend(bytes, &mut self.sent, now);
-            self.sent.note(number, Carried::Unit(unit), bytes, now);
+            self.link.sent(number, Carried::Unit(unit), bytes, now);
         }
         let unheard = first.wrapping_sub(*self.asked.get_or_insert(first));
         // They work without a return path if there never was one.
-        if self.round_trip.is_some() && unheard >= UNHEARD && !self.is_on(now) {
+        if self.link.round_trip.is_known() && unheard >= UNHEARD && !self.is_on(now) {
             // All packets in flight may be too large for the link.
-            (self.asked, self.keepalive_at) = (Some(first), Some(now));
+            (self.asked, self.link.keepalive.due) = (Some(first), Some(now));
             return;
         }
-        if let Some(round_trip) = self.round_trip.filter(|_| count > 0) {
-            self.keepalives = 0;
-            self.keepalive_at = Some(now + (round_trip / 4).max(KEEPALIVE_MIN_NANOS));
+        if let Some(round_trip) = self.link.round_trip.known().filter(|_| count > 0) {
+            self.link.keepalive.restart(Keepalive::first_at(round_trip, now));
         }
     }
 
@@ -211,46 +176,33 @@ impl Mender {
                 note(units, unit, outcome);
             }
         };
-        let round_trip = self.round_trip.unwrap_or(0);
         let was_on = self.is_on(now);
-        let heard = self.sent.hear(report, payload, now, round_trip, resolve);
+        let heard = self.link.resolve(report, payload, now, resolve);
         let Some(heard) = heard else { return };
         self.path.age(now);
-        self.beyond = report.beyond_nanos();
         self.asked = None;
-        if !was_on && self.round_trip.is_some() {
-            self.gate.begin_again();
+        if !was_on && self.link.round_trip.is_known() {
+            // Restarts at half the previous rate.
+            self.link.rate.silence();
         }
-        let mean = self.round_trip.map_or(heard.round_trip, |mean| {
-            mean - mean / ROUND_TRIP_WEIGHT + heard.round_trip / ROUND_TRIP_WEIGHT
-        });
-        self.round_trip = Some(mean);
-        self.gate.hear(report, &heard, &mut self.sent, mean, now);
-        if now >= self.least_at + LEAST_NANOS {
-            (self.least, self.least_at) = ((Nanos::MAX, self.least.0), now);
+        let is_idle = self.link.in_flight.on_their_way() == 0;
+        self.replacements.hear(report.packets, heard.waited, is_idle);
+        self.link.measure(report, &heard, now);
+        if is_idle {
+            self.link.keepalive.due = None;
         }
-        self.least.0 = self.least.0.min(heard.round_trip);
-        if self.sent.on_their_way() == 0 {
-            self.keepalive_at = None;
-        }
-    }
-
-    /// Applies the pace of the link, and returns the outcomes of packets reported since the last
-    /// call.
-    pub(crate) fn settle(&mut self, pace: Option<f64>) -> Comparison {
-        self.gate.limit(pace);
-        std::mem::take(&mut self.sent.comparison)
     }
 
     /// Records the loss of the link as reported by the next node.
     pub(crate) fn hear_loss(&mut self, report: HopReport) {
         let HopReport { hop, loss, burst_mean } = report;
-        self.link = Some(HopLoss { hop, loss: f64::from(loss), burst_mean: f64::from(burst_mean) });
+        self.link_loss =
+            Some(HopLoss { hop, loss: f64::from(loss), burst_mean: f64::from(burst_mean) });
     }
 
     /// Records the end of a unit of this many symbols, and replans when due.
     pub(crate) fn unit(&mut self, symbols: usize, now: Nanos) {
-        self.budget.earn(symbols as u64);
+        self.link.budget.earn(symbols as u64);
         let way = self.way() as f64 * 1e-9;
         let pace = &mut self.pace;
         pace.symbols += symbols;
@@ -261,7 +213,7 @@ impl Mender {
         let rate = pace.symbols as f64 * 1e9 / since as f64;
         pace.rate += RATE_WEIGHT * (rate - pace.rate);
         (pace.planned_at, pace.symbols) = (now, 0);
-        let loss = self.sent.loss(None);
+        let loss = self.link.in_flight.loss(None);
         let loss = LossModel { loss: loss.loss, burst_mean: loss.burst_mean };
         self.is_slow =
             Plan::new(loss, Traffic::steady(pace.rate), way, StreamProfile::Balanced).rho > 0.0;
@@ -274,12 +226,12 @@ impl Mender {
 
     /// Whether the round trip is too long to wait at all: the proactive share must suffice.
     pub(crate) fn is_far(&self) -> bool {
-        self.round_trip.is_some() && self.way() > FAR_NANOS
+        self.link.round_trip.is_known() && self.way() > FAR_NANOS
     }
 
-    /// The base round trip, without queueing.
+    /// The base round trip; unlimited until it is known.
     fn way(&self) -> Nanos {
-        self.least.0.min(self.least.1)
+        self.link.round_trip.base().unwrap_or(Nanos::MAX)
     }
 
     /// Proactive packets for a generation or batch of this many symbols. For a generation, enough
@@ -289,8 +241,8 @@ impl Mender {
         if !self.is_slow() {
             return 0;
         }
-        let reported = self.sent.loss(None);
-        let loss = self.link.unwrap_or(reported);
+        let reported = self.link.in_flight.loss(None);
+        let loss = self.link_loss.unwrap_or(reported);
         if self.is_far() && !is_batch {
             return sure(loss, symbols);
         }
@@ -305,7 +257,7 @@ impl Mender {
 
     /// Extra packets sent with a new packet after its generation has ended here.
     pub(crate) fn late_share(&self) -> u16 {
-        let loss = self.link.unwrap_or(self.sent.loss(None));
+        let loss = self.link_loss.unwrap_or(self.link.in_flight.loss(None));
         if self.is_far() { sure(loss, 1) } else { 0 }
     }
 
@@ -313,12 +265,12 @@ impl Mender {
     /// waiting for reports takes too long, enough that the missing number arrives on average:
     /// another round would cost more.
     pub(crate) fn spend(&mut self, lacks: u16, counters: &mut FlowCounters, now: Nanos) -> usize {
-        let through = 1.0 - self.sent.loss(None).loss.min(LOSS_MAX);
+        let through = 1.0 - self.link.in_flight.loss(None).loss.min(LOSS_MAX);
         let again = if self.is_slow { (f64::from(lacks) / through).ceil() } else { lacks.into() };
         let again = again as usize;
-        let paced = self.gate.mends(again);
-        let granted = self.budget.spend(paced);
-        self.gate.spend_mends(granted);
+        let paced = self.replacements.allowed(again);
+        let granted = self.link.budget.spend(paced);
+        self.replacements.spend(granted);
         counters.repairs_refused += (paced - granted) as u64;
         if granted == paced && paced < again {
             self.ask_for_more(now);
@@ -329,44 +281,40 @@ impl Mender {
     /// Whether the pace of the link allows more from the tunnel; otherwise when it will. A next
     /// node that could have reported but did not sets no pace.
     pub(crate) fn opens_at(&self, now: Nanos) -> Result<(), Option<Nanos>> {
-        self.unless_paced(self.gate.opens_at(), now)
+        self.unless_paced(self.link.opens_at(), now)
     }
 
     /// Whether more queued packets may leave; otherwise when. Used by sources of batches.
     #[cfg(feature = "bats")]
     pub(crate) fn leaves_at(&self, now: Nanos) -> Result<(), Option<Nanos>> {
-        self.unless_paced(self.gate.leaves_at(), now)
+        self.unless_paced(self.link.leaves_at(), now)
     }
 
     fn unless_paced(&self, at: Nanos, now: Nanos) -> Result<(), Option<Nanos>> {
         let may_report = self.begun_at.is_some_and(|at| now < at + UNKNOWN_NANOS);
-        let is_paced = may_report || self.round_trip.is_some();
+        let is_paced = may_report || self.link.round_trip.is_known();
         if at > now && is_paced { Err(Some(at)) } else { Ok(()) }
     }
 
-    /// Queueing delay in front of the links from here on.
+    /// Queueing delay in front of the links from here on, beyond the usual amount per link.
     pub(crate) fn waits(&self, now: Nanos) -> Nanos {
-        if self.is_on(now) { self.gate.waits() } else { 0 }
+        let waits = |link: &LinkSender| link.waited.saturating_sub(USUAL_NANOS) + link.backlog;
+        if self.is_on(now) { waits(&self.link) } else { 0 }
     }
 
     /// Whether the queue in front of the link has room for packets in addition to new ones.
     pub(crate) fn has_room(&self, now: Nanos) -> bool {
-        !self.is_on(now) || self.gate.mends(1) > 0
+        !self.is_on(now) || self.replacements.allowed(1) > 0
     }
 
     /// Requests a report early: it allows more replacements.
     fn ask_for_more(&mut self, now: Nanos) {
-        self.keepalive_at.get_or_insert(now + KEEPALIVE_MIN_NANOS);
-    }
-
-    /// Sum of the known round trips of all hops from here.
-    pub(crate) fn path_round_trip(&self) -> Nanos {
-        self.round_trip.unwrap_or(0) + self.beyond
+        self.link.keepalive.due.get_or_insert(now + KEEPALIVE_MIN_NANOS);
     }
 
     /// When [`Mender::tick`] is due.
     pub(crate) fn due(&self) -> Option<Nanos> {
-        earlier(self.keepalive_at, self.sent.sizes().due(self.round_trip.unwrap_or(0)))
+        earlier(self.link.keepalive.due, self.link.probe_due())
     }
 
     /// Records the packet size limit of a node whose report has travelled this many links.
@@ -380,12 +328,12 @@ impl Mender {
     /// The largest UDP payload that the whole path carries, from the limit of this link and those
     /// reported for later ones; `None` without a limit.
     pub(crate) fn path_limit(&self) -> Option<u16> {
-        [self.limit(), self.path.limit()].into_iter().flatten().min()
+        [self.link.sizes().limit(), self.path.limit()].into_iter().flatten().min()
     }
 
     /// Reports the next node if large packets do not reach it.
     pub(crate) fn fill(&self, report: &mut FlowReport, peer: PeerId) {
-        let Some(hole) = self.sent.sizes().black_hole() else { return };
+        let Some(hole) = self.link.sizes().black_hole() else { return };
         report.next_hops.push(NextHop {
             peer,
             bytes_per_second: 0.0,
@@ -397,45 +345,39 @@ impl Mender {
         });
     }
 
-    /// The largest UDP payload that the link carries, if larger ones do not arrive.
-    pub(crate) fn limit(&self) -> Option<u16> {
-        self.sent.sizes().limit()
-    }
-
     /// Sends a keepalive of `epoch` if one is due: it reveals losses at the tail.
     pub(crate) fn tick(&mut self, hop: &mut HopContext<'_, '_, impl Frames, impl Egress>) {
         self.probe(hop);
-        if self.keepalive_at.is_none_or(|due| due > hop.io.now) {
+        if self.link.keepalive.due.is_none_or(|due| due > hop.io.now) {
             return;
         }
         if hop.hops.next_number().is_none() {
-            self.keepalive_at = None;
+            self.link.keepalive.due = None;
             return;
         }
-        self.keepalives += 1;
-        if self.keepalives > KEEPALIVES && self.round_trip.is_some() {
-            self.keepalive_at = None;
-            self.round_trip = None;
-            return self.sent.forget();
+        self.link.keepalive.count += 1;
+        if self.link.keepalive.count > KEEPALIVES && self.link.round_trip.is_known() {
+            self.link.keepalive.due = None;
+            self.link.round_trip.forget();
+            return self.link.in_flight.forget();
         }
-        let shift = self.keepalives.min(KEEPALIVES).saturating_sub(KEEPALIVES_SOON);
-        let pause = (self.round_trip.unwrap_or(0) * 5 / 4).max(KEEPALIVE_MIN_NANOS) << shift;
         // Before the first report, one suffices: further packets are followed by another.
-        self.keepalive_at = self.round_trip.map(|_| hop.io.now + pause.min(KEEPALIVE_MAX_NANOS));
+        let interval = |mean| self.link.keepalive.interval(mean).min(KEEPALIVE_MAX_NANOS);
+        self.link.keepalive.due =
+            self.link.round_trip.known().map(|mean| hop.io.now + interval(mean));
         let is_sent = self.send_padded(hop, Carried::Nothing, 0);
         hop.counters.sent_keepalive += u64::from(is_sent);
     }
 
     /// Sends a probe of the largest packet size that arrives, if one is due.
     fn probe(&mut self, hop: &mut HopContext<'_, '_, impl Frames, impl Egress>) {
-        let round_trip = self.round_trip.unwrap_or(0);
         if hop.hops.next_number().is_none() {
             return;
         }
-        let Some(bytes) = self.sent.probe(round_trip, hop.io.now) else { return };
+        let Some(bytes) = self.link.probe(hop.io.now) else { return };
         // Later packets reveal whether it arrived.
-        let asks_at = hop.io.now + (round_trip / 4).max(KEEPALIVE_MIN_NANOS);
-        self.keepalive_at.get_or_insert(asks_at);
+        let at = Keepalive::first_at(self.link.round_trip.mean(), hop.io.now);
+        self.link.keepalive.due.get_or_insert(at);
         let is_sent = self.send_padded(hop, Carried::Probe, usize::from(bytes));
         hop.counters.sent_probe += u64::from(is_sent);
     }
@@ -470,13 +412,8 @@ impl Mender {
         out.fill(0);
         header.write(out);
         let number = hop.hops.send_to(0, hop.io.frames, hop.io.egress, payload, 0);
-        self.sent.note(number, carried, bytes, hop.io.now);
+        self.link.in_flight.note(number, carried, bytes, hop.io.now);
         true
-    }
-
-    /// The earlier of `deadline` and its own deadline.
-    pub(crate) fn earlier(&self, deadline: Option<Nanos>) -> Option<Nanos> {
-        earlier(deadline, self.due())
     }
 }
 
@@ -498,5 +435,6 @@ fn room(packets: usize) -> usize {
 }
 
 mod advance;
+mod replacements;
 #[cfg(test)]
 mod tests;

@@ -4,9 +4,13 @@ pub(crate) mod next_hops;
 
 pub(crate) mod in_flight;
 
-pub(crate) mod mender;
+pub(crate) mod link_sender;
 
-mod gate;
+pub(crate) mod round_trip;
+
+pub(crate) mod keepalive;
+
+pub(crate) mod mender;
 
 pub(crate) mod repair;
 

@@ -2,6 +2,7 @@
 
 use super::Sender;
 use crate::config::params::Nanos;
+use crate::hop::send::round_trip::UNKNOWN_NANOS;
 
 /// Packets allowed beyond those that the rate sends during a round trip and a queue.
 const SPARE_PACKETS: f64 = 32.0;
@@ -9,17 +10,15 @@ const SPARE_PACKETS: f64 = 32.0;
 /// Delay of reports in addition to the round trip.
 const REPORT_NANOS: Nanos = 2_000_000;
 
-/// Assumed round trip until it is known.
-const UNKNOWN_NANOS: Nanos = 600_000_000;
-
 impl Sender {
     /// Most packets in flight.
     pub(super) fn window(&self) -> usize {
-        let round_trip = self.round_trip.unwrap_or(UNKNOWN_NANOS);
-        let nanos = 2 * self.rate.target(round_trip) + round_trip + round_trip / 4 + REPORT_NANOS;
-        let bytes = self.rate.bytes_per_second() * nanos as f64 * 1e-9;
+        let round_trip = self.link.round_trip.known().unwrap_or(UNKNOWN_NANOS);
+        let nanos =
+            2 * self.link.rate.target(round_trip) + round_trip + round_trip / 4 + REPORT_NANOS;
+        let bytes = self.link.rate.bytes_per_second() * nanos as f64 * 1e-9;
         let packet_bytes = self.mean_bytes.max(1500) as f64;
-        ((bytes / packet_bytes + SPARE_PACKETS) as usize).min(self.sent.capacity() - 1)
+        ((bytes / packet_bytes + SPARE_PACKETS) as usize).min(self.link.in_flight.capacity() - 1)
     }
 
     /// Whether a packet may leave now; otherwise when, if that is known.
@@ -27,10 +26,10 @@ impl Sender {
         if self.is_open_loop() {
             return Ok(());
         }
-        if self.sent.on_their_way() >= self.window() {
+        if self.link.in_flight.on_their_way() >= self.window() {
             return Err(None);
         }
-        let at = self.free_at.saturating_sub(self.rate.burst());
+        let at = self.link.opens_at();
         if at > now { Err(Some(at)) } else { Ok(()) }
     }
 }

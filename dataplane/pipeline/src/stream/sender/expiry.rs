@@ -13,7 +13,7 @@ impl Sender {
 
     /// Resizes the window to this many symbols.
     pub(crate) fn resize(&mut self, symbols: usize) {
-        self.sent.resize(2 * symbols);
+        self.link.in_flight.resize(2 * symbols);
         self.fresh.reserve(symbols.saturating_sub(self.fresh.len()));
         for places in [&mut self.again, &mut self.open] {
             places.reserve(symbols.saturating_sub(places.len()));
@@ -28,7 +28,7 @@ impl Sender {
 
     /// Sends symbols of up to this many bytes even if they vanish.
     pub(crate) fn set_floor(&mut self, bytes: u16) {
-        self.sent.sizes_mut().set_floor(bytes);
+        self.link.in_flight.sizes_mut().set_floor(bytes);
     }
 
     /// Symbols that were too large, and those that waited too long, since the last call.
@@ -38,7 +38,7 @@ impl Sender {
 
     /// How long a symbol is sent after it was first seen.
     pub(super) fn patience(&self) -> Nanos {
-        self.patience + AGAIN_ROUND_TRIPS * self.round_trip()
+        self.patience + AGAIN_ROUND_TRIPS * self.link.round_trip.mean()
     }
 
     /// Drops symbols that waited too long: nothing waits for a neighbour that is gone.

@@ -1,8 +1,9 @@
 //! A hop without reports: symbols leave at once, with a fixed number of combinations, and count as
 //! done when sent. Nothing is paced, probed or retransmitted.
 
-use super::{Keepalive, Next, PLACES, Sender};
+use super::{Next, PLACES, Sender};
 use crate::config::params::Nanos;
+use crate::hop::send::keepalive::Keepalive;
 use crate::hop::send::liveness::Liveness;
 
 impl Sender {
@@ -20,8 +21,9 @@ impl Sender {
         // No report on packets in flight is expected any more.
         self.again.clear();
         self.open.clear();
-        self.sent.forget();
-        (self.keepalive, self.liveness) = (Keepalive::default(), Liveness::default());
+        self.link.in_flight.forget();
+        (self.link.keepalive, self.asked_at) = (Keepalive::default(), 0);
+        self.liveness = Liveness::default();
     }
 
     /// Records a packet sent without reports.

@@ -4,7 +4,6 @@
 use super::{KEEPALIVE_SILENT_NANOS, KEEPALIVES_OFTEN, Sender};
 use crate::base::time::earlier;
 use crate::config::params::Nanos;
-use crate::config::segmentation::Comparison;
 use crate::hop::rate::sample::AROUND_BYTES;
 use crate::stream::store::Store;
 
@@ -22,22 +21,15 @@ const STUCK_NANOS: Nanos = 500_000_000;
 const ASK_NANOS: Nanos = 50_000_000;
 
 impl Sender {
-    /// Applies the pace of the link, and returns the outcomes of packets reported since the last
-    /// call.
-    pub(crate) fn settle(&mut self, pace: Option<f64>) -> Comparison {
-        self.rate.limit(pace);
-        std::mem::take(&mut self.sent.comparison)
-    }
-
     /// Queueing delay of a symbol queued now; unlimited if the neighbour is silent.
     pub(crate) fn backlog(&self, symbol_bytes: usize, now: Nanos) -> Nanos {
-        let is_known = self.round_trip.is_some() || self.liveness.silence() > UNKNOWN_NANOS;
-        if is_known && self.liveness.silence() > self.patience_with_silence() {
+        let is_known = self.link.round_trip.is_known() || self.liveness.silence() > UNKNOWN_NANOS;
+        if is_known && self.liveness.silence() > self.link.round_trip.patience() {
             return Nanos::MAX;
         }
         let waiting = self.fresh.len() + self.again.len();
-        let queued = self.rate.nanos(waiting * (symbol_bytes + AROUND_BYTES));
-        queued + if waiting > 0 { self.free_at.saturating_sub(now) } else { 0 }
+        let queued = self.link.rate.nanos(waiting * (symbol_bytes + AROUND_BYTES));
+        queued + if waiting > 0 { self.link.free_at.saturating_sub(now) } else { 0 }
     }
 
     /// Queueing delay of a symbol queued now, at the recent mean size.
@@ -47,8 +39,8 @@ impl Sender {
 
     /// Time for a symbol queued now to reach the receiver.
     pub(crate) fn arrives_after(&self, now: Nanos) -> Nanos {
-        let waits = self.waits(now).saturating_add(self.waits_there);
-        waits.saturating_add(self.path_round_trip() / 2)
+        let waits = self.waits(now).saturating_add(self.link.backlog);
+        waits.saturating_add(self.link.path_round_trip() / 2)
     }
 
     /// Whether its symbols may never arrive, since the neighbour or the nodes behind it do not
@@ -59,18 +51,18 @@ impl Sender {
 
     /// When the first hop comes into doubt if no report arrives.
     pub(crate) fn doubted_at(&self) -> Option<Nanos> {
-        let round_trip = self.round_trip.unwrap_or(UNKNOWN_NANOS);
+        let round_trip = self.link.round_trip.known().unwrap_or(UNKNOWN_NANOS);
         let patience = DOUBT_NANOS + round_trip + round_trip / 4;
         // With continuous reports, the first one missing covers packets sent a round trip before
         // the last one.
-        let overdue = self.sent.oldest_at().filter(|_| self.round_trip.is_some());
+        let overdue = self.link.in_flight.oldest_at().filter(|_| self.link.round_trip.is_known());
         let overdue = overdue.map(|at| (at + patience).max(self.heard_at + DOUBT_NANOS));
         earlier(self.liveness.reaches(patience), overdue)
     }
 
     /// Whether the nodes behind the neighbour do not answer.
     pub(crate) fn is_stuck_behind(&self) -> bool {
-        self.waits_there > STUCK_NANOS
+        self.link.backlog > STUCK_NANOS
     }
 
     /// When the oldest waiting symbol was first seen.
@@ -90,9 +82,9 @@ impl Sender {
     /// Keeps sending keepalives on a path in doubt. Even if its neighbour answers, they show
     /// whether it forwards.
     pub(crate) fn ask_anew(&mut self, now: Nanos) {
-        let is_over_soon = self.keepalive.count <= KEEPALIVES_OFTEN;
+        let is_over_soon = self.link.keepalive.count <= KEEPALIVES_OFTEN;
         let at = now + if is_over_soon { ASK_NANOS } else { KEEPALIVE_SILENT_NANOS.1 };
-        self.keepalive.due = earlier(self.keepalive.due, Some(at));
+        self.link.keepalive.due = earlier(self.link.keepalive.due, Some(at));
     }
 
     /// Drops its queues; other paths send the symbols.
@@ -105,6 +97,6 @@ impl Sender {
     /// Drops its queues and stops keepalives.
     pub(crate) fn clear(&mut self) {
         self.hand_over();
-        self.keepalive.due = None;
+        self.link.keepalive.due = None;
     }
 }

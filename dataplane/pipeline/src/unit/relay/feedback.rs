@@ -119,7 +119,8 @@ impl Relay {
 
     pub(super) fn report_loss(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         let hop = cx.upstream.hop_index();
-        let size = self.mender.limit().map(|bytes| Item::Size(SizeReport { hop, bytes }));
+        let size =
+            self.mender.link.sizes().limit().map(|bytes| Item::Size(SizeReport { hop, bytes }));
         let item = hop_report(&cx.upstream.loss);
         let epoch = cx.upstream.epoch();
         cx.upstream.reporter.send(cx.io, epoch, 0.0, |writer| {

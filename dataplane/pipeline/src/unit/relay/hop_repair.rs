@@ -3,7 +3,6 @@
 
 use crate::config::params::{FlowParams, Nanos, Recoding};
 use crate::env::egress::Egress;
-use crate::hop::send::mender::Mender;
 use crate::unit::context::Context;
 use crate::unit::relay::{Relay, plan_within};
 use recoded_wire::frames::{Frames, Span};
@@ -15,11 +14,6 @@ pub(crate) fn mended_packets(params: &FlowParams) -> usize {
 }
 
 impl Relay {
-    /// State of the packets in flight to the next node.
-    pub(crate) fn mender(&self) -> &Mender {
-        &self.mender
-    }
-
     /// Whether the next node reports the packets that it lacks of a generation.
     pub(super) fn is_mended(&self, index: usize, now: Nanos) -> bool {
         self.generations[index].is_mended && self.mender.is_on(now)

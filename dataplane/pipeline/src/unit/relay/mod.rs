@@ -507,12 +507,12 @@ impl Lifecycle for Relay {
         }
         let hop_index = cx.upstream.hop_index().saturating_add(1);
         self.mender.tick(&mut cx.hop(cx.upstream.epoch(), hop_index));
-        self.mender.earlier(earlier(deadline, self.flush_at))
+        earlier(earlier(deadline, self.flush_at), self.mender.due())
     }
 
     fn wake(&self, params: &FlowParams, now: Nanos) -> Option<Nanos> {
         let closes_at = Some(now + params.generation_timeout_nanos);
-        self.mender.earlier(earlier(closes_at, self.flush_at))
+        earlier(earlier(closes_at, self.flush_at), self.mender.due())
     }
 
     fn held(&self) -> usize {

@@ -197,7 +197,7 @@ fn fractions_are_drawn_with_their_probability() {
 
 #[test]
 fn tables_of_every_size_are_built_with_times_printed() {
-    // With --release --nocapture: the figures of the README.
+    // With --release --nocapture: the figures of docs/internals/code-library.md.
     for size in [8, 16, 32, 64, 128] {
         let hop = LossModel { loss: 0.1, burst_mean: 3.0 };
         let mut adaptive = Adaptive::new(size, 4 * size);

@@ -1,22 +1,22 @@
-//! The daemon accepts the configurations shown in the README of the repository.
+//! The daemon accepts the configurations shown in `docs/operate.md`.
 
 #![forbid(unsafe_code)]
 
 use recoded::config::Config;
 use recoded_pipeline::params::Role;
 
-const README: &str = include_str!("../../../README.md");
+const PAGE: &str = include_str!("../../../docs/operate.md");
 
 /// Largest number of lines for one box.
 const LINES_MAX: usize = 12;
 
 /// Fenced TOML blocks.
 fn blocks() -> impl Iterator<Item = &'static str> {
-    README.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next())
+    PAGE.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next())
 }
 
 fn parse(text: &str) -> Config {
-    let parsed = Config::parse("README.md", text, &|_| Some(1500));
+    let parsed = Config::parse("operate.md", text, &|_| Some(1500));
     parsed.map(|(.., config)| config).unwrap_or_else(|errors| panic!("{errors}\n{text}"))
 }
 
