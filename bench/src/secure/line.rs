@@ -5,7 +5,7 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
-use recoded_pipeline::egress::{self, Egress, Outer, Unsealed, Untagged};
+use recoded_pipeline::egress::{self, Egress, KeySerial, Outer, Unsealed, Untagged};
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::params::{
     FlowCode, FlowParams, Nanos, PeerId, Role, ShardId, Snapshot, StreamParams, TunnelId,
@@ -146,13 +146,14 @@ impl Egress for End {
         unit: &egress::TaggedUnit,
         formed: egress::Formed<'_>,
         symbol: &[u8],
-    ) -> Result<(), Untagged> {
+    ) -> Result<KeySerial, Untagged> {
         let Self { tags, masks, .. } = self;
         let formed = match formed {
             egress::Formed::Source(index) => Formed::Source(index),
             egress::Formed::Combination(coefficients) => Formed::Combination(coefficients),
         };
-        masks.verify(tags, &unit_of(unit), formed, symbol).map_err(|_| Untagged::Refused)
+        let verified = masks.verify(tags, &unit_of(unit), formed, symbol);
+        verified.map(|()| KeySerial(0)).map_err(|_| Untagged::Refused)
     }
 }
 

@@ -398,7 +398,7 @@ fn dispatch(
             None => return Fate::Dropped(DropReason::Malformed),
         },
     };
-    let arrival = Arrival { payload, traffic_class, data };
+    let arrival = Arrival { payload, traffic_class, data, key: None };
     shards.receive(io, place, origin, &arrival, is_noted)
 }
 

@@ -5,6 +5,7 @@
 //! flight.
 
 mod change;
+pub(crate) mod numbers;
 mod pace;
 mod size;
 mod timers;
@@ -25,6 +26,7 @@ use crate::hop::receive::upstreams::Upstreams;
 use crate::hop::send::next_hops::{Counts, NextHops};
 use crate::packet::arrival::{Arrival, Data, Fate};
 use crate::plan::Plan;
+use crate::shard::numbers::SourceNumbers;
 use crate::stage::{RoleState, Stage, each, sink, source};
 use crate::unit::context::Context;
 use crate::unit::role::Lifecycle;
@@ -53,6 +55,8 @@ pub(crate) struct Shard {
     symbol_bytes: usize,
     /// The previous stage, or one that has yet to prove itself.
     other: Option<Stage>,
+    /// Source: numbers of the stages before.
+    numbers: SourceNumbers,
     /// Source: parameters that would require a third stage at other nodes, until those no longer
     /// need the first.
     postponed: Option<Box<FlowParams>>,
@@ -99,6 +103,7 @@ impl Shard {
             verified_at: None,
             present,
             other: None,
+            numbers: SourceNumbers::default(),
             postponed: None,
             changed_at: None,
             deadline: None,
@@ -157,6 +162,20 @@ impl Shard {
     pub(crate) fn is_idle(&self, now: Nanos) -> bool {
         let is_idle = |stage: &Stage| stage.is_unused(now) && !stage.is_proven;
         !self.is_source() && is_idle(&self.present) && self.other.as_ref().is_none_or(is_idle)
+    }
+
+    /// How far its sources have come.
+    pub(crate) fn numbers(&self) -> SourceNumbers {
+        let mut numbers = self.numbers;
+        let stages = self.other.iter().chain([&self.present]);
+        stages.for_each(|stage| numbers.note(&stage.state));
+        numbers
+    }
+
+    /// Lets its source, which has sent nothing, begin above these numbers.
+    pub(crate) fn continue_from(&mut self, numbers: SourceNumbers) {
+        self.numbers = numbers;
+        numbers.begin(&mut self.present.state, &self.present.params);
     }
 
     /// Its counters, and its stage.

@@ -12,6 +12,7 @@ use crate::env::stage_memory::OpenRequest;
 use crate::open::Opened;
 use crate::packet::arrival::{Arrival, Data, Fate};
 use crate::shard::Shard;
+use crate::shard::numbers::SourceNumbers;
 use crate::stage::Stage;
 use crate::unit::tags;
 use recoded_wire::frames::{Frames, Span};
@@ -81,6 +82,8 @@ pub(crate) struct Shards {
     shards: Vec<Shard>,
     /// Counters of removed shards, by flow: totals of a flow never fall.
     remainders: BTreeMap<u32, FlowCounters>,
+    /// Numbers of removed sources, of flows that are still configured.
+    numbers: BTreeMap<ShardId, SourceNumbers>,
     opening: Vec<Opening>,
     waiting: Vec<Waiting>,
     relief: Relief,
@@ -94,6 +97,7 @@ impl Shards {
             settings: sorted(snapshot),
             shards: Vec::new(),
             remainders: BTreeMap::new(),
+            numbers: BTreeMap::new(),
             opening: Vec::with_capacity(OPENING_MAX),
             waiting: Vec::with_capacity(WAITING_MAX),
             relief: Relief::default(),
@@ -168,13 +172,17 @@ impl Shards {
                 }
                 None => {
                     shard.drain(io);
+                    if shard.is_source() {
+                        self.numbers.insert(shard.id(), shard.numbers());
+                    }
                     self.close(shard, io.frames);
                 }
             }
         }
-        let Self { settings, remainders, .. } = self;
+        let Self { settings, remainders, numbers, .. } = self;
         let is_there = |id| settings.binary_search_by_key(&id, |params| params.id).is_ok();
         remainders.retain(|flow, _| is_there(*flow));
+        numbers.retain(|shard, _| is_there(shard.flow));
         self.add_sources(io.combiner);
     }
 
@@ -209,7 +217,11 @@ impl Shards {
                 let id = ShardId { flow: params.id, shard };
                 if let Err(at) = self.search(id) {
                     let stage = Stage::new(id, params.clone(), combiner);
-                    self.shards.insert(at, Shard::new(id, stage, combiner));
+                    let mut shard = Shard::new(id, stage, combiner);
+                    if let Some(numbers) = self.numbers.remove(&id) {
+                        shard.continue_from(numbers);
+                    }
+                    self.shards.insert(at, shard);
                 }
             }
         }
@@ -236,8 +248,8 @@ impl Shards {
                 return Fate::Dropped(DropReason::UnknownFlow);
             };
             return match tags::verify(io, settings, arrival) {
-                Ok(admitted) => {
-                    let arrival = admitted.payload.as_ref().unwrap_or(arrival);
+                Ok(verified) => {
+                    let arrival = verified.as_ref().unwrap_or(arrival);
                     self.open_for(io, place, origin, arrival, DropReason::Oversize)
                 }
                 Err(reason) => Fate::Dropped(reason),

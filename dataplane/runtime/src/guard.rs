@@ -18,12 +18,12 @@ use crate::keyring::{Keyring, Letter, Rings};
 use crate::report::LinkCounters;
 use crate::roaming::{LinkAddress, Near};
 use crossbeam::channel::Sender;
-use recoded_pipeline::egress::{self, ENVELOPE_BYTES, STRICT_TAG_BYTES, TAG_BYTES};
+use recoded_pipeline::egress::{self, ENVELOPE_BYTES, KeySerial, STRICT_TAG_BYTES, TAG_BYTES};
 use recoded_pipeline::params::{Nanos, PeerId, ShardId};
 use recoded_secure::{
-    CONTEXT_BYTES, Formed, HEADER_BYTES as ENVELOPE_HEADER_BYTES, Kind, Received, Refused, Ring,
-    Space, Strength, TRAILER_BYTES, TaggedUnit, UnitMasks, open_edge, open_hop, verify_at_relay,
-    verify_symbol,
+    CONTEXT_BYTES, EdgeKeys, Formed, HEADER_BYTES as ENVELOPE_HEADER_BYTES, Kind, Received,
+    Refused, Ring, Space, Strength, TRAILER_BYTES, TagKey, TaggedUnit, UnitMasks, open_edge,
+    open_hop, verify_at_relay, verify_symbol,
 };
 use recoded_wire::header::{Flags, HEADER_BYTES, Header, PacketType};
 use recoded_wire::shard::source_port_of;
@@ -40,6 +40,8 @@ pub(crate) struct Guard {
     masks: [Option<UnitMasks>; 2],
     /// The same for flows relayed here; set once one has columns.
     relay_masks: Option<UnitMasks>,
+    /// By flow: the newest key that tagged symbols of other numbers than the present ones.
+    retired: Vec<(u32, u64)>,
     /// The last report of a neighbour's place, and its time.
     told: Option<(PeerId, LinkAddress, Nanos)>,
 }
@@ -73,6 +75,7 @@ impl Guard {
             mail,
             masks: [None, None],
             relay_masks: None,
+            retired: Vec::new(),
             told: None,
         };
         guard.adopt();
@@ -80,10 +83,23 @@ impl Guard {
     }
 
     /// A guard that keeps only the keys, for other numbers of units. Counters of keys are shared
-    /// and continue. Tags depend on those numbers, so other keys follow soon.
+    /// and continue. Under one key numbers of units only grow, so these keys tag nothing more here;
+    /// others follow soon.
     pub(crate) fn anew(&self) -> Guard {
         self.keyring.has_new_numbers.store(true, Ordering::Relaxed);
-        Guard::new(self.keyring.clone(), self.mail.clone())
+        let newest = |flow: u32, ring: &Ring<Arc<EdgeKeys>>| {
+            let keys = ring.epochs().filter_map(|epoch| epoch.keys.tag_key());
+            keys.map(TagKey::serial).max().or(self.retired(flow))
+        };
+        let edges = self.rings.edges.iter();
+        let retired = edges.filter_map(|(flow, ring)| Some((*flow, newest(*flow, ring)?)));
+        let retired = retired.collect();
+        Guard { retired, ..Guard::new(self.keyring.clone(), self.mail.clone()) }
+    }
+
+    fn retired(&self, flow: u32) -> Option<u64> {
+        let place = self.retired.binary_search_by_key(&flow, |(id, _)| *id).ok()?;
+        Some(self.retired[place].1)
     }
 
     /// Adopts new keys. Returns whether there were any.
@@ -317,10 +333,16 @@ impl Guard {
         open_edge(ring, sealed, &flow.to_be_bytes())
     }
 
-    /// The key that symbols of a flow are tagged with from the next unit on.
+    /// The key that symbols of a flow are tagged with from the next unit on; `None` without keys,
+    /// or until there are newer ones than those of before [`Guard::anew`].
     #[inline]
     pub(crate) fn tag_key(&self, flow: u32) -> Option<u8> {
-        self.rings.tagging(flow)
+        let key_id = self.rings.tagging(flow)?;
+        let Some(retired) = self.retired(flow) else { return Some(key_id) };
+        let (_, ring) = &self.rings.edges[self.rings.edge(flow)?];
+        let epoch = ring.epochs().find(|epoch| epoch.key_id == key_id)?;
+        let serial = epoch.keys.tag_key()?.serial();
+        (serial > retired).then_some(key_id)
     }
 
     /// Tags symbol `index` of a unit under one of the valid keys.
@@ -344,7 +366,7 @@ impl Guard {
     }
 
     /// Verifies a symbol that the source of a flow tagged and relays combined: by all columns where
-    /// the flow ends here, by the granted columns where it is relayed.
+    /// the flow ends here, by the granted columns where it is relayed. Returns the key.
     ///
     /// # Errors
     /// There are no keys, or the symbol is not authentic.
@@ -354,14 +376,14 @@ impl Guard {
         unit: &egress::TaggedUnit,
         formed: egress::Formed<'_>,
         symbol: &[u8],
-    ) -> Result<(), Refused> {
+    ) -> Result<KeySerial, Refused> {
         let formed = match formed {
             egress::Formed::Source(index) => Formed::Source(index),
             egress::Formed::Combination(coefficients) => Formed::Combination(coefficients),
         };
         if let Some(keys) = self.rings.columns(unit.shard.flow) {
             let masks = self.relay_masks.as_mut().ok_or(Refused::UnknownKey)?;
-            return verify_at_relay(keys, masks, &unit_of(unit), formed, symbol);
+            return verify_at_relay(keys, masks, &unit_of(unit), formed, symbol).map(KeySerial);
         }
         let place = self.rings.edge(unit.shard.flow).ok_or(Refused::UnknownKey)?;
         let (_, ring) = &self.rings.edges[place];
@@ -371,7 +393,8 @@ impl Guard {
         let masks = masks.ok_or(Refused::UnknownKey)?;
         let verified = verify_symbol(ring, masks, &unit_of(unit), formed, symbol);
         let is_fresh = || self.rings.fresh.contains(&unit.shard.flow);
-        verified.map_err(|reason| if is_fresh() { Refused::UnknownKey } else { reason })
+        let refusal = |reason| if is_fresh() { Refused::UnknownKey } else { reason };
+        verified.map(KeySerial).map_err(refusal)
     }
 
     /// Whether there are keys for a flow that begins or ends here.

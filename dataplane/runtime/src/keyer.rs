@@ -18,7 +18,7 @@ use crate::shared::{Clock, Shared};
 use crate::talk::Talk;
 use crate::topology::Topology;
 use crossbeam::channel::{Receiver, RecvTimeoutError};
-use recoded_pipeline::params::{FlowParams, PeerId, Role};
+use recoded_pipeline::params::{FlowParams, PeerId, Role, Snapshot};
 use recoded_secure::{
     Admission, ENVELOPE_BYTES, EdgeKeys, Entropy, Gate, HANDSHAKE_BYTES_MAX, HopKeys, Refused,
     Ring, Scope, Strength, Turn, is_grant, is_group, is_opening, open_edge,
@@ -373,6 +373,15 @@ impl Keyer {
 
     /// Forwards a message between edges in its direction of travel.
     fn pass(&mut self, flow: u32, from: PeerId, mut letter: Letter) {
+        let snapshot = self.shared.snapshot.get();
+        let Some(flow) = snapshot.flows.iter().find(|known| known.id == flow) else { return };
+        if !matches!(flow.role, Role::Relay { .. }) {
+            return;
+        }
+        let is_upstream = flow.upstreams().any(|upstream| upstream == from);
+        if !is_upstream && !flow.next_hops.contains(&from) {
+            return;
+        }
         let second = self.clock.now() / SECOND;
         if self.passes.0 != second {
             self.passes = (second, PASSED_PER_SECOND);
@@ -381,19 +390,10 @@ impl Keyer {
             return;
         }
         self.passes.1 -= 1;
-        let snapshot = self.shared.snapshot.get();
-        let Some(flow) = snapshot.flows.iter().find(|known| known.id == flow) else { return };
-        if !matches!(flow.role, Role::Relay { .. }) {
-            return;
-        }
-        if flow.upstreams().any(|upstream| upstream == from) {
-            for hop in &flow.next_hops {
-                self.send(letter.to(*hop));
-            }
-        } else if flow.next_hops.contains(&from) {
-            for upstream in flow.upstreams() {
-                self.send(letter.to(upstream));
-            }
+        if is_upstream {
+            flow.next_hops.iter().for_each(|hop| self.send(letter.to(*hop)));
+        } else {
+            flow.upstreams().for_each(|upstream| self.send(letter.to(upstream)));
         }
     }
 
@@ -538,4 +538,10 @@ fn towards_edge(flow: &FlowParams) -> Vec<PeerId> {
         Role::Sink { .. } => flow.upstreams().collect(),
         _ => flow.next_hops.clone(),
     }
+}
+
+/// Whether a neighbour brings a flow to this node: only such a one brings grants and keys of it.
+fn receives_from(snapshot: &Snapshot, flow: u32, peer: PeerId) -> bool {
+    let flow = snapshot.flows.iter().find(|known| known.id == flow);
+    flow.is_some_and(|flow| flow.upstreams().any(|upstream| upstream == peer))
 }

@@ -22,8 +22,8 @@ use crate::shared::{LinkNow, Shared};
 use crate::topology::{HopConfig, Topology};
 use crate::tunnel::{Offload, Tunnel, Tunnels};
 use recoded_pipeline::egress::{
-    Answer, Egress, Formed, HandOver, Origin, Outer, Product, ProductInputs, TaggedUnit, Ticket,
-    Unsealed, Untagged,
+    Answer, Egress, Formed, HandOver, KeySerial, Origin, Outer, Product, ProductInputs, TaggedUnit,
+    Ticket, Unsealed, Untagged,
 };
 use recoded_pipeline::open::{OpenRequest, Rent};
 use recoded_pipeline::params::{Nanos, PeerId, Role, ShardId, Share, Snapshot, TunnelId};
@@ -375,9 +375,9 @@ impl Egress for Outbox {
         unit: &TaggedUnit,
         formed: Formed<'_>,
         symbol: &[u8],
-    ) -> Result<(), Untagged> {
+    ) -> Result<KeySerial, Untagged> {
         match self.guard.verify_symbol(unit, formed, symbol) {
-            Ok(()) => Ok(()),
+            Ok(key) => Ok(key),
             Err(Refused::UnknownKey) => Err(Untagged::NoKeys),
             Err(_) => Err(Untagged::Refused),
         }

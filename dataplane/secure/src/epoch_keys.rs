@@ -244,7 +244,8 @@ impl EdgeKeys {
     }
 }
 
-/// Verifies a symbol, tag and payload, under the keys of any valid epoch.
+/// Verifies a symbol, tag and payload, under the keys of any valid epoch. Returns the serial number
+/// of the key: later epochs have greater ones.
 ///
 /// # Errors
 /// The other end formed no such unit, or there are no keys.
@@ -255,7 +256,7 @@ pub fn verify_symbol(
     unit: &TaggedUnit,
     formed: Formed<'_>,
     symbol: &[u8],
-) -> Result<(), Refused> {
+) -> Result<u64, Refused> {
     let keys = ring.epochs().filter_map(|epoch| epoch.keys.peer_tag_key());
     masks.verify_by_any(keys, unit, formed, symbol)
 }

@@ -4,8 +4,8 @@
 //!
 //! ```text
 //! grant    = 0x27, 5, strict (1) || epochs (7), columns (8) || stamp (64) || noise || mac1 (128)
-//! noise    = Noise_K_25519_ChaChaPoly_BLAKE2s of the source to the relay, payload: for each epoch
-//!            the seeds of its columns, in ascending order, 32 bytes each
+//! noise    = Noise_K_25519_ChaChaPoly_BLAKE2s of the source to the relay, payload: for each epoch,
+//!            the oldest first, the seeds of its columns, in ascending order, 32 bytes each
 //! prologue = "recoded v2" || header and stamp || "columns" || flow (32)
 //! mac1     = as of handshakes, by the public key of the relay: for whom it is
 //! ```

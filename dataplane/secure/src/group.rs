@@ -33,6 +33,7 @@ use crate::one_way::{KeyDirection, OPENING_BYTES, OneWayReceiver, Remembered};
 use crate::one_way_keys::{Keep, OneWayKeys};
 use crate::profile::Profile;
 use crate::ring::{Epoch, Ring};
+use crate::tries::Tries;
 
 const HEAD: usize = 12;
 const SECRET: usize = 32;
@@ -44,12 +45,6 @@ pub const GROUP_BYTES: usize = HEAD + NOISE + MAC;
 
 /// Maximum sinks of a flow: each is sent 28 messages in ten seconds.
 pub const GROUP_SINKS_MAX: usize = 64;
-
-/// Failed attempts to open a group message per second and sink: each costs two multiplications on
-/// the curve.
-const TRIES_PER_SECOND: u32 = 20;
-
-const SECOND: u64 = 1_000_000_000;
 
 /// Whether a message is a group message, for any sink.
 #[must_use]
@@ -208,8 +203,8 @@ pub struct GroupReceiver {
     ring: Ring<Arc<EdgeKeys>>,
     told: u64,
     heard: Option<u64>,
-    /// The current second, and how many group messages may still be opened in it.
-    tries: (u64, u32),
+    /// Attempts to open group messages.
+    tries: Tries,
 }
 
 impl GroupReceiver {
@@ -223,7 +218,7 @@ impl GroupReceiver {
         newest: Option<Remembered>,
     ) -> Self {
         let (own, way) = (private.public(), group_way(source, flow));
-        let (ring, tries) = (Ring::default(), (0, TRIES_PER_SECOND));
+        let (ring, tries) = (Ring::default(), Tries::default());
         let strength = Strength::Standard;
         Self { private, own, way, strength, newest, ring, told: 0, heard: None, tries }
     }
@@ -261,12 +256,19 @@ impl GroupReceiver {
         parts.is_some_and(|(before, tag)| mac1(&self.own, before) == *tag)
     }
 
-    /// Reads a group message. Returns whether workers need a new copy of [`GroupReceiver::ring`].
+    /// Reads a group message that neighbour `from` brought. Returns whether workers need a new copy
+    /// of [`GroupReceiver::ring`].
     ///
     /// # Errors
     /// It is not from this source for this sink and flow, belongs to an epoch that is over, or
-    /// could not be stored; or too many arrived. No state has changed then.
-    pub fn receive(&mut self, now: u64, message: &[u8], keep: Keep<'_>) -> Result<bool, Refused> {
+    /// could not be stored; or too many arrived from there. No state has changed then.
+    pub fn receive(
+        &mut self,
+        now: u64,
+        from: u16,
+        message: &[u8],
+        keep: Keep<'_>,
+    ) -> Result<bool, Refused> {
         let message: &[u8; GROUP_BYTES] = message.try_into().map_err(|_| Refused::Malformed)?;
         let (head, rest) = message.split_first_chunk::<HEAD>().ok_or(Refused::Malformed)?;
         let [FIRST_BYTE, GROUP, 0, 0, stamp @ ..] = *head else { return Err(Refused::Malformed) };
@@ -279,11 +281,10 @@ impl GroupReceiver {
             Some(newest) if newest.stamp > stamp => return Err(Refused::Stale),
             _ => {}
         }
-        let second = now / SECOND;
-        if self.tries.0 != second {
-            self.tries = (second, TRIES_PER_SECOND);
+        if !self.tries.are_left(now, from) {
+            return Err(Refused::TooSoon);
         }
-        self.tries.1 = self.tries.1.checked_sub(1).ok_or(Refused::TooSoon)?;
+        self.tries.spend(from);
         let Scope::Edge(flow) = self.way.scope else { return Err(Refused::Malformed) };
         let mut payload = Zeroizing::new([0; PAYLOAD]);
         let (source, prologue) = (&self.way.sender, prologue(head, flow));

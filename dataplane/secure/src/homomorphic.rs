@@ -150,8 +150,9 @@ impl TagKey {
         self.strength
     }
 
-    /// Distinguishes this key from all others of the process.
-    pub(crate) const fn serial(&self) -> u64 {
+    /// Distinguishes this key from all others of the process: a later one has a greater number.
+    #[must_use]
+    pub const fn serial(&self) -> u64 {
         self.serial
     }
 

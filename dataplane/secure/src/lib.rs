@@ -35,6 +35,8 @@ mod one_way;
 
 mod grant;
 
+mod tries;
+
 mod ring;
 
 mod replay;

@@ -26,6 +26,7 @@ use crate::handshake::timing::REKEY_NANOS;
 use crate::homomorphic::TagKey;
 use crate::keys::{PrivateKey, PublicKey};
 use crate::ring::Ring;
+use crate::tries::Tries;
 use crate::units::{Formed, TaggedUnit, UnitMasks};
 
 const MILLI: u64 = 1_000_000;
@@ -55,10 +56,6 @@ const HELD_PERIOD_NANOS: u64 = 6 * MILLI;
 
 /// How long previous keys are granted afterwards: streams keep symbols for 4 s, and request them.
 const LATE_NANOS: u64 = 10 * SECOND;
-
-/// Failed attempts of a relay to open grants per second: each costs two multiplications on the
-/// curve.
-const TRIES_PER_SECOND: u32 = 20;
 
 /// Schedule of the keys that a source tags with, and of their grants to relays.
 #[derive(Clone, Debug, Default)]
@@ -130,10 +127,10 @@ impl GrantSchedule {
         self.tagging
     }
 
-    /// The keys that relays get columns of.
+    /// The keys that relays get columns of, the oldest first.
     pub fn granted(&self) -> impl Iterator<Item = u8> + use<> {
-        let others = [self.after, self.before].into_iter().flatten().map(|(key_id, _)| key_id);
-        self.tagging.into_iter().chain(others)
+        let [before, after] = [self.before, self.after].map(|it| it.map(|(key_id, _)| key_id));
+        [before, self.tagging, after].into_iter().flatten()
     }
 
     /// When [`GrantSchedule::poll`] has work while the keys stay.
@@ -159,15 +156,15 @@ pub struct RelayColumns {
     epochs: Vec<(GrantedSeeds, Arc<TagKey>)>,
     /// When the newest grant arrived; `None` if that is too long ago.
     heard: Option<u64>,
-    /// The current second, and how many grants may still be opened in it.
-    tries: (u64, u32),
+    /// Failed attempts to open grants.
+    tries: Tries,
 }
 
 impl RelayColumns {
     /// Holds nothing yet, for the flow of a source; like [`GrantReader::new`].
     #[must_use]
-    pub const fn new(reader: GrantReader) -> Self {
-        Self { reader, epochs: Vec::new(), heard: None, tries: (0, TRIES_PER_SECOND) }
+    pub fn new(reader: GrantReader) -> Self {
+        Self { reader, epochs: Vec::new(), heard: None, tries: Tries::default() }
     }
 
     /// The same, given the keys of the relay and the source.
@@ -188,22 +185,19 @@ impl RelayColumns {
         self.reader.is_for_this(message)
     }
 
-    /// Reads a grant. Returns whether workers need a new copy of [`RelayColumns::keys`].
+    /// Reads a grant that neighbour `from` brought. Returns whether workers need a new copy of
+    /// [`RelayColumns::keys`].
     ///
     /// # Errors
-    /// As for [`GrantReader::read`], or too many arrived: no state has changed.
-    pub fn receive(&mut self, now: u64, message: &[u8]) -> Result<bool, Refused> {
-        let second = now / SECOND;
-        if self.tries.0 != second {
-            self.tries = (second, TRIES_PER_SECOND);
-        }
-        if self.tries.1 == 0 {
+    /// As for [`GrantReader::read`], or too many arrived from there: no state has changed.
+    pub fn receive(&mut self, now: u64, from: u16, message: &[u8]) -> Result<bool, Refused> {
+        if !self.tries.are_left(now, from) {
             return Err(Refused::TooSoon);
         }
         let read = self.reader.read(message);
         // Earlier refusals cost a hash, and the source does not flood its relays.
         if matches!(read, Err(Refused::Handshake)) {
-            self.tries.1 -= 1;
+            self.tries.spend(from);
         }
         let (strength, epochs) = read?;
         self.heard = Some(now);
@@ -234,14 +228,16 @@ impl RelayColumns {
         old.is_some()
     }
 
-    /// The columns of every epoch that genuine symbols may use; none: nothing can be verified.
+    /// The columns of every epoch that genuine symbols may use, the newest first; none: nothing can
+    /// be verified.
     #[must_use]
     pub fn keys(&self) -> Vec<Arc<TagKey>> {
-        self.epochs.iter().map(|(_, key)| Arc::clone(key)).collect()
+        self.epochs.iter().rev().map(|(_, key)| Arc::clone(key)).collect()
     }
 }
 
-/// Verifies a symbol with the columns that a relay holds; see [`RelayColumns::keys`].
+/// Verifies a symbol with the columns that a relay holds; see [`RelayColumns::keys`]. Returns the
+/// serial number of the key.
 ///
 /// # Errors
 /// The source formed no such unit, or nothing is held.
@@ -252,7 +248,7 @@ pub fn verify_at_relay(
     unit: &TaggedUnit,
     formed: Formed<'_>,
     symbol: &[u8],
-) -> Result<(), Refused> {
+) -> Result<u64, Refused> {
     masks.verify_by_any(keys.iter().map(Arc::as_ref), unit, formed, symbol)
 }
 
@@ -329,7 +325,7 @@ mod tests {
         }
         assert_eq!(grants, 9);
         assert!(schedule.poll(9 * SECOND + 50 * MILLI, &ring(&[1, 2])).is_changed);
-        assert_eq!(schedule.granted().collect::<Vec<_>>(), [2, 1]);
+        assert_eq!(schedule.granted().collect::<Vec<_>>(), [1, 2]);
         // Increasingly rare: after 0.1, 0.2, 0.4 s and so on, up to 2 s.
         let due =
             |milli: &u64| schedule.poll(9 * SECOND + milli * MILLI, &ring(&[1, 2])).copies > 0;
@@ -350,11 +346,11 @@ mod tests {
         schedule.poll(2 * SECOND + 60 * MILLI, &ring(&[1, 2, 3]));
         assert_eq!(schedule.tagging(), Some(1), "they wait for their turn");
         schedule.poll(2 * SECOND + 90 * MILLI, &ring(&[1, 2, 3]));
-        assert_eq!(schedule.granted().collect::<Vec<_>>(), [3, 1]);
+        assert_eq!(schedule.granted().collect::<Vec<_>>(), [1, 3]);
         schedule.poll(3 * SECOND, &ring(&[1, 3, 4]));
-        assert_eq!(schedule.granted().collect::<Vec<_>>(), [3, 4, 1]);
+        assert_eq!(schedule.granted().collect::<Vec<_>>(), [1, 3, 4]);
         schedule.poll(4 * SECOND, &ring(&[1, 3, 4]));
-        assert_eq!(schedule.granted().collect::<Vec<_>>(), [4, 3]);
+        assert_eq!(schedule.granted().collect::<Vec<_>>(), [3, 4]);
         schedule.poll(14 * SECOND, &ring(&[1, 3, 4]));
         assert_eq!(schedule.granted().collect::<Vec<_>>(), [4]);
     }

@@ -88,9 +88,8 @@ impl UnitMasks {
         key.tag_behind(CONTEXT_BYTES, masks, index, payload, tag)
     }
 
-    /// Verifies a symbol, tag and payload, with the columns that the key has.
-    ///
-    /// Like [`UnitMasks::verify`], with the first of several keys that fits the symbol.
+    /// Like [`UnitMasks::verify`], with the first of several keys that fits the symbol. Returns the
+    /// serial number of that key.
     ///
     /// # Errors
     /// The other end formed no such unit, or there are no keys.
@@ -101,10 +100,10 @@ impl UnitMasks {
         unit: &TaggedUnit,
         formed: Formed<'_>,
         symbol: &[u8],
-    ) -> Result<(), Refused> {
+    ) -> Result<u64, Refused> {
         let mut verdict = Err(Refused::UnknownKey);
         for key in keys {
-            verdict = self.verify(key, unit, formed, symbol);
+            verdict = self.verify(key, unit, formed, symbol).map(|()| key.serial());
             if verdict != Err(Refused::Tag) {
                 break;
             }
@@ -112,6 +111,8 @@ impl UnitMasks {
         verdict
     }
 
+    /// Verifies a symbol, tag and payload, with the columns that the key has.
+    ///
     /// # Errors
     /// The tag does not belong to such a symbol, or no symbol can have one.
     pub fn verify(

@@ -123,13 +123,35 @@ fn relay_goes_by_the_strength_of_the_newest_grant() {
     for (stamp, strength) in [(1, STANDARD), (2, STRICT), (3, STANDARD)] {
         let seeds = [granted_seeds(&secrets(1), strength, 0)];
         let message = grant_of(strength, &relay.public(), stamp, &seeds);
-        assert_eq!(columns.receive(SECOND, &message), Ok(true));
+        assert_eq!(columns.receive(SECOND, 0, &message), Ok(true));
         let keys = columns.keys();
         assert_eq!((keys.len(), keys[0].strength()), (1, strength));
         for formed in [STANDARD, STRICT] {
             let verdict = verified(&keys, &tagged(formed, &secrets(1), [8; 40]));
             assert_eq!(verdict.is_ok(), formed == strength, "{formed:?} by {strength:?}");
         }
+    }
+}
+
+/// The order of the serial numbers is that of the epochs, whenever a relay learns of them.
+#[test]
+fn symbols_under_later_keys_verify_with_greater_serial_numbers() {
+    let relay = private(2);
+    let seeds = [1, 2, 3].map(|epoch| granted_seeds(&secrets(epoch), STANDARD, 0));
+    let symbols = [1, 2, 3].map(|epoch| tagged(STANDARD, &secrets(epoch), [8; 40]));
+    // At once, or one after another; the first of them is forgotten and not granted again.
+    let cases: [&[&[usize]]; 3] =
+        [&[&[0, 1, 2]], &[&[0], &[0, 1], &[0, 1, 2]], &[&[0, 1], &[1, 2]]];
+    for grants in cases {
+        let mut columns = RelayColumns::of(relay.clone(), private(1).public(), FLOW);
+        for (stamp, epochs) in grants.iter().enumerate() {
+            let granted: Vec<_> = epochs.iter().map(|epoch| seeds[*epoch].clone()).collect();
+            let message = grant(&relay.public(), stamp as u64 + 1, &granted);
+            assert_eq!(columns.receive(SECOND, 0, &message), Ok(true));
+        }
+        let serials = symbols.iter().flat_map(|symbol| serial(&columns.keys(), symbol));
+        let serials: Vec<u64> = serials.collect();
+        assert!(serials.len() >= 2 && serials.is_sorted_by(|a, b| a < b), "{serials:?}");
     }
 }
 
@@ -149,13 +171,17 @@ fn forged_grants_cost_twenty_looks_a_second_and_change_nothing() {
         })
         .collect();
     let looks = |columns: &mut RelayColumns, now: u64| {
-        let refused = forged.iter().map(|message| columns.receive(now, message).unwrap_err());
+        let refused = forged.iter().map(|message| columns.receive(now, 7, message).unwrap_err());
         refused.filter(|reason| *reason == Refused::Handshake).count()
     };
     assert_eq!(looks(&mut columns, SECOND), 20);
     assert_eq!(looks(&mut columns, SECOND + MILLI), 0);
     assert!(columns.keys().is_empty());
-    assert_eq!(columns.receive(2 * SECOND, &grant(&relay.public(), 1, &seeds)), Ok(true));
+    // The flood of one neighbour uses up nothing of another one's budget.
+    let genuine = grant(&relay.public(), 1, &seeds);
+    assert_eq!(columns.receive(SECOND + MILLI, 7, &genuine), Err(Refused::TooSoon));
+    assert_eq!(columns.receive(SECOND + MILLI, 8, &genuine), Ok(true));
+    columns.receive(2 * SECOND, 0, &grant(&relay.public(), 2, &seeds)).expect("a grant");
     assert_eq!(columns.keys().len(), 1);
     assert!(!columns.expire(7 * SECOND - 1) && columns.expire(7 * SECOND));
     assert!(columns.keys().is_empty() && !columns.expire(8 * SECOND));
@@ -171,6 +197,11 @@ fn tagged(strength: Strength, secrets: &Secrets, payload: [u8; 40]) -> Vec<u8> {
 }
 
 fn verified(keys: &[Arc<TagKey>], symbol: &[u8]) -> Result<(), Refused> {
+    serial(keys, symbol).map(|_| ())
+}
+
+/// The serial number of the key that verifies a symbol.
+fn serial(keys: &[Arc<TagKey>], symbol: &[u8]) -> Result<u64, Refused> {
     let Some(key) = keys.first() else { return Err(Refused::UnknownKey) };
     let mut masks = UnitMasks::new(key, 4);
     verify_at_relay(keys, &mut masks, &UNIT, Formed::Source(3), symbol)
@@ -307,7 +338,7 @@ fn run(seed: u64, loss_percent: u64, grants_late: u64, restarts: &[u64]) -> [u64
         while let Some(first) = wire.first_entry().filter(|first| first.key().0 <= now) {
             match first.remove() {
                 Travelling::Grant(message) => {
-                    if columns.receive(now, &message).is_ok() {
+                    if columns.receive(now, 0, &message).is_ok() {
                         granted_life = source.life;
                     }
                 }

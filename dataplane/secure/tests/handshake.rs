@@ -10,8 +10,8 @@ use common::{NANOS, Net, Node, PSK};
 use proptest::prelude::*;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
-use recoded_secure::timing::{EPOCH_NANOS_MAX, HANDSHAKES_PER_SECOND, REKEY_NANOS};
-use recoded_secure::{Admission, Refused};
+use recoded_secure::timing::{EPOCH_NANOS_MAX, HANDSHAKES_PER_SECOND, REKEY_NANOS, RETRY_NANOS};
+use recoded_secure::{Admission, HANDSHAKE_TYPE, Refused};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
@@ -44,29 +44,112 @@ proptest! {
     }
 }
 
-/// When both nodes have received a packet of the other one, over a path with this one-way delay and
-/// this loss in percent.
-fn agreed_at(seed: u64, loss: u64, way: u64) -> u64 {
+/// A path between two nodes: loss in percent, and delay in each direction.
+struct Path {
+    loss: u64,
+    way: u64,
+    /// Whether an attacker who reads it forges cookies.
+    forges: bool,
+}
+
+/// The attacker at one end of a path. The key that seals cookies follows from a public key, and one
+/// cookie is read for each message. The first one comes soon; each later one comes right behind a
+/// response, so that nothing follows before the next initiation.
+struct Forger {
+    /// A node with the keys of the peer that is always too busy.
+    peer: Node,
+    newest: Vec<u8>,
+    is_first: bool,
+}
+
+impl Forger {
+    /// A cookie for the newest message of the node that received this packet.
+    fn cookie(&mut self, now: u64, received: &[u8]) -> Option<Vec<u8>> {
+        let is_response = received[0] & 0x0F == HANDSHAKE_TYPE && received[1] == RESPONSE;
+        let newest = is_response.then(|| std::mem::take(&mut self.newest));
+        newest.and_then(|newest| self.peer.demand_cookie(now, &newest))
+    }
+
+    /// A cookie for the first message that a node sends.
+    fn early_cookie(&mut self, now: u64, sent: &[u8]) -> Option<Vec<u8>> {
+        if sent[0] & 0x0F != HANDSHAKE_TYPE {
+            return None;
+        }
+        self.newest = sent.to_vec();
+        let is_first = std::mem::take(&mut self.is_first);
+        is_first.then(|| self.peer.demand_cookie(now, sent))?
+    }
+}
+
+/// Type of a response.
+const RESPONSE: u8 = 2;
+
+/// Time between two looks at both nodes.
+const STEP: u64 = NANOS / 200;
+
+/// When both nodes have received a packet of the other one, and how many handshake messages they
+/// sent; `None` if that takes more than 20 s.
+fn agreed_at(seed: u64, path: &Path) -> Option<(u64, usize)> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let mut nodes = [0, 1].map(|side| Node::new(side, 0, PSK, random.next_u64()));
+    let mut forgers = [0, 1].map(|side| {
+        let peer = Node::new(1 - side, 0, PSK, seed + side as u64);
+        Forger { peer, newest: Vec::new(), is_first: true }
+    });
     let mut flights: Vec<(u64, usize, Vec<u8>)> = Vec::new();
-    let mut now = 0;
+    let (mut now, mut messages) = (0, 0);
     while nodes.iter().any(|node| node.accepted == 0) {
         let mut left = Vec::new();
         let (arrived, on_the_way) = flights.into_iter().partition(|flight| flight.0 <= now);
         flights = on_the_way;
         for (_, side, packet) in arrived {
             left.extend(nodes[side].receive(now, &packet).map(|answer| (side, answer)));
+            if path.forges
+                && let Some(cookie) = forgers[side].cookie(now, &packet)
+            {
+                nodes[side].receive(now, &cookie);
+            }
         }
         for (side, node) in nodes.iter_mut().enumerate() {
             let sent = [node.poll(now), node.packet(now)];
             left.extend(sent.into_iter().flatten().map(|packet| (side, packet)));
         }
-        left.retain(|_| random.next_u64() % 100 >= loss);
-        flights.extend(left.into_iter().map(|(side, packet)| (now + way, 1 - side, packet)));
-        now += NANOS / 200;
+        for (side, packet) in &left {
+            messages += usize::from(packet[0] & 0x0F == HANDSHAKE_TYPE);
+            if path.forges
+                && let Some(cookie) = forgers[*side].early_cookie(now, packet)
+            {
+                flights.push((now + STEP, *side, cookie));
+            }
+        }
+        left.retain(|_| random.next_u64() % 100 >= path.loss);
+        flights.extend(left.into_iter().map(|(side, packet)| (now + path.way, 1 - side, packet)));
+        now += STEP;
+        if now > 20 * NANOS {
+            return None;
+        }
     }
-    now
+    Some((now, messages))
+}
+
+#[test]
+fn forged_cookies_do_not_delay_agreement() {
+    let mut failed = Vec::new();
+    for round_trip in [30, 60, 100, 150, 200].map(|millis| millis * 1_000_000) {
+        let way = round_trip / 2;
+        for seed in 0..8 {
+            let honest = agreed_at(seed, &Path { loss: 0, way, forges: false });
+            let attacked = agreed_at(seed, &Path { loss: 0, way, forges: true });
+            let (at, messages) = honest.expect("agreement");
+            let case = format!("round trip {round_trip} ns, seed {seed}: {at} ns, {messages}");
+            println!("{case} messages; attacked: {attacked:?}");
+            let is_soon = |(late, more)| 2 * late <= 3 * at && more <= 2 * messages;
+            if !attacked.is_some_and(is_soon) {
+                failed.push(case);
+            }
+        }
+    }
+    assert!(failed.is_empty(), "{failed:#?}");
 }
 
 /// Messages are not repaired by relays: four hops of 10 % lose 34 % of them, and six hops 47 %.
@@ -74,9 +157,9 @@ fn agreed_at(seed: u64, loss: u64, way: u64) -> u64 {
 fn handshakes_over_several_lossy_hops_take_a_few_tries_and_no_seconds() {
     // Loss in percent, one-way delay in milliseconds, and the 99th percentile in milliseconds.
     for (loss, way, most) in [(19, 5, 500), (34, 20, 1100), (47, 20, 2400), (34, 140, 4000)] {
-        let seeds = 0..400;
-        let mut took: Vec<u64> =
-            seeds.map(|seed| agreed_at(seed, loss, way * 1_000_000) / 1_000_000).collect();
+        let path = Path { loss, way: way * 1_000_000, forges: false };
+        let millis = |seed| agreed_at(seed, &path).map_or(u64::MAX, |(at, _)| at / 1_000_000);
+        let mut took: Vec<u64> = (0..400).map(millis).collect();
         took.sort_unstable();
         let [half, last] = [0.5, 0.99].map(|share: f64| took[(399.0 * share) as usize]);
         println!("{loss} %, {way} ms: {half} ms, one in a hundred {last} ms");
@@ -147,7 +230,8 @@ fn gate_asks_for_cookies_under_load_and_admits_who_brings_one() {
     // A copy of the cookie, or one for another message, is unexpected.
     alice.read(2 * NANOS, &cookie, &mut out).expect("a cookie");
     assert_eq!(alice.read(2 * NANOS, &cookie, &mut out), Err(Refused::Unexpected));
-    let again = alice.poll(2 * NANOS + 20_000_000).expect("a retry with the cookie");
+    assert!(alice.poll(2 * NANOS + RETRY_NANOS - 1).is_none(), "a response may be in flight");
+    let again = alice.poll(2 * NANOS + 5 * RETRY_NANOS / 4).expect("a retry with the cookie");
     let later = 2 * NANOS + 1;
     assert_eq!(bob.admit(later, b"alice", &again, &mut answer), Ok(Admission::Pass));
     let other = bob.admit(later, b"other", &again, &mut answer);

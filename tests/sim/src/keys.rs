@@ -3,18 +3,18 @@
 
 use std::collections::BTreeMap;
 
-use recoded_pipeline::egress::{self, Unsealed, Untagged};
+use recoded_pipeline::egress::{self, KeySerial, Unsealed, Untagged};
 use recoded_pipeline::params::ShardId;
 use recoded_secure::{
-    Formed, HEADER_BYTES, Kind, Opener, Refused, Sealer, Secrets, Space, Strength, Suite, TagKey,
+    Formed, HEADER_BYTES, Kind, Opener, Sealer, Secrets, Space, Strength, Suite, TagKey,
     TaggedUnit, UnitMasks, granted_seeds,
 };
 
 /// Packets that may be late: more than any scenario has of a shard.
 const WINDOW_PACKETS: usize = 1 << 14;
 
-/// Keys of a node. They survive its restarts, although real ends would agree on new ones: this way
-/// a captured packet must be refused without exception.
+/// Keys of a node. Those of envelopes survive restarts, although real ends would agree on new ones:
+/// this way a captured packet must be refused without exception.
 #[derive(Default)]
 pub(crate) struct Keys {
     seed: u64,
@@ -23,7 +23,10 @@ pub(crate) struct Keys {
     strength: Strength,
     sealers: BTreeMap<ShardId, Sealer>,
     openers: BTreeMap<ShardId, Opener>,
-    tags: BTreeMap<ShardId, (TagKey, UnitMasks)>,
+    /// By shard and session of the source.
+    tags: BTreeMap<(ShardId, u32), (TagKey, UnitMasks)>,
+    /// Sessions that the source had before.
+    sessions: u32,
 }
 
 /// Units that a node has masks of.
@@ -67,7 +70,7 @@ impl Keys {
         index: usize,
         symbol: &mut [u8],
     ) -> Result<(), Untagged> {
-        let (key, masks) = self.tags(unit.shard);
+        let (key, masks) = self.tags(unit.shard, self.sessions);
         masks.tag(key, &unit_of(unit), index, symbol).map_err(|_| Untagged::Refused)
     }
 
@@ -76,20 +79,29 @@ impl Keys {
         unit: &egress::TaggedUnit,
         formed: egress::Formed<'_>,
         symbol: &[u8],
-    ) -> Result<(), Untagged> {
+    ) -> Result<KeySerial, Untagged> {
         let formed = match formed {
             egress::Formed::Source(index) => Formed::Source(index),
             egress::Formed::Combination(coefficients) => Formed::Combination(coefficients),
         };
-        let (key, masks) = self.tags(unit.shard);
-        let verdict: Result<(), Refused> = masks.verify(key, &unit_of(unit), formed, symbol);
-        verdict.map_err(|_| Untagged::Refused)
+        let sessions = self.sessions.saturating_sub(1)..=self.sessions;
+        let verifies = |session: &u32| {
+            let (key, masks) = self.tags(unit.shard, *session);
+            masks.verify(key, &unit_of(unit), formed, symbol).is_ok()
+        };
+        let session = sessions.rev().find(verifies).ok_or(Untagged::Refused)?;
+        Ok(KeySerial(u64::from(session)))
     }
 
-    fn tags(&mut self, shard: ShardId) -> (&TagKey, &mut UnitMasks) {
+    /// The source restarted: it has other keys of tags, and verifiers also know those before.
+    pub(crate) fn renew_tags(&mut self) {
+        self.sessions += 1;
+    }
+
+    fn tags(&mut self, shard: ShardId, session: u32) -> (&TagKey, &mut UnitMasks) {
         let Keys { seed, relay, strength, .. } = *self;
-        let (key, masks) = self.tags.entry(shard).or_insert_with(|| {
-            let secrets = secrets(seed, shard);
+        let (key, masks) = self.tags.entry((shard, session)).or_insert_with(|| {
+            let secrets = secrets(seed ^ u64::from(session) << 32, shard);
             let seeds = match relay {
                 Some(place) => granted_seeds(&secrets, strength, place).into(),
                 None => secrets.column_seeds(strength),

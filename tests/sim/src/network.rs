@@ -493,6 +493,7 @@ impl<'a> Network<'a> {
                 if *node == 0 {
                     let settled = scenario.settled_at(self.now);
                     self.oracles.iter_mut().flatten().for_each(|it| it.source_forgot(settled));
+                    self.nodes.iter_mut().for_each(Node::renew_tags);
                 }
                 self.nodes[*node].restart()
             }

@@ -68,6 +68,11 @@ impl Node {
         Ok(())
     }
 
+    /// The source has other keys of tags.
+    pub(crate) fn renew_tags(&mut self) {
+        self.crew.keys.renew_tags();
+    }
+
     /// From now on packets go to other workers.
     pub(crate) fn rehash(&mut self) {
         self.hash_key += 1;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::hash::Hasher;
 
 use recoded_pipeline::egress::{
-    Answer, Egress, Formed, HandOver, Origin, Outer, TaggedUnit, Unsealed, Untagged,
+    Answer, Egress, Formed, HandOver, KeySerial, Origin, Outer, TaggedUnit, Unsealed, Untagged,
 };
 use recoded_pipeline::open::{OpenRequest, Opened};
 use recoded_pipeline::params::{
@@ -103,7 +103,7 @@ impl Egress for Outside<'_> {
         unit: &TaggedUnit,
         formed: Formed<'_>,
         symbol: &[u8],
-    ) -> Result<(), Untagged> {
+    ) -> Result<KeySerial, Untagged> {
         self.crew.keys.verify(unit, formed, symbol)
     }
 

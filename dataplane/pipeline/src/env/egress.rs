@@ -81,6 +81,11 @@ pub enum Formed<'a> {
     Combination(&'a [u8]),
 }
 
+/// Age of a key that verified a symbol, among all keys of this node: a later key has a greater
+/// number.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct KeySerial(pub u64);
+
 /// Why a symbol has no tag, or a wrong one.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Untagged {
@@ -163,7 +168,8 @@ pub trait Egress {
     }
 
     /// The key to tag the symbols of a beginning unit with, by a number that identifies it while
-    /// the unit is open.
+    /// the unit is open. Under one key, numbers of units only grow: `None` until there is another
+    /// one, if the numbers of this source began at random since.
     fn tag_key(&mut self, shard: ShardId) -> Option<u8> {
         let _ = shard;
         None
@@ -186,6 +192,7 @@ pub trait Egress {
     }
 
     /// Verifies a received symbol of a tagged flow, tag and payload. All of it may be forged.
+    /// Returns the key that verified it.
     ///
     /// # Errors
     /// It is not of the unit, or there are no keys.
@@ -194,7 +201,7 @@ pub trait Egress {
         unit: &TaggedUnit,
         formed: Formed<'_>,
         symbol: &[u8],
-    ) -> Result<(), Untagged> {
+    ) -> Result<KeySerial, Untagged> {
         let _ = (unit, formed, symbol);
         Err(Untagged::NoKeys)
     }

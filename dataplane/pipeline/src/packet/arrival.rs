@@ -1,6 +1,7 @@
 //! A received packet, parsed, and its outcome.
 
 use crate::config::report::{DropReason, PacketCounters};
+use crate::env::egress::KeySerial;
 use crate::packet::collected::PacketView;
 use recoded_wire::coded::CodedHeader;
 use recoded_wire::frames::Span;
@@ -22,6 +23,8 @@ pub(crate) struct Arrival<'a> {
     /// DSCP and ECN bits of its IP header.
     pub traffic_class: u8,
     pub data: Data<'a>,
+    /// The key that verified its symbol, if one did.
+    pub key: Option<KeySerial>,
 }
 
 /// Contents of a data packet.

@@ -7,6 +7,7 @@ use crate::config::params::BatsParams;
 use crate::config::params::{FlowCode, Nanos, StreamParams};
 use crate::config::report::FlowReport;
 use crate::packet::collected::PacketView;
+use crate::packet::freshness::Freshness;
 use recoded_gf::FieldOrder;
 use recoded_wire::coded::{Block, CodedHeader};
 use recoded_wire::stream::StreamPacket;
@@ -43,6 +44,8 @@ fn code_of(_block: Block) -> FlowCode {
 #[derive(Debug, Default)]
 pub(crate) struct Incoming {
     pub ranks: RankHistogram,
+    /// The newest of the symbols that were verified.
+    pub freshness: Freshness,
     /// The earliest generation of the consecutive out-of-range packets, and their number.
     out_of_range: Option<(u32, u8)>,
     /// When the last packet in range arrived.

@@ -6,4 +6,6 @@ pub(crate) mod announced_sizes;
 
 pub(crate) mod collected;
 
+pub(crate) mod freshness;
+
 pub(crate) mod incoming;

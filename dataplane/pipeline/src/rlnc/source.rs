@@ -372,6 +372,14 @@ impl SourceCode for RlncSource {
         self.epoch = epoch;
     }
 
+    fn next_number(&self) -> u32 {
+        self.number.wrapping_add(u32::from(self.open))
+    }
+
+    fn begin_at(&mut self, number: u32) {
+        self.number = number;
+    }
+
     fn takes(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,

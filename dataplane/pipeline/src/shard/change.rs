@@ -104,9 +104,11 @@ impl Shard {
             self.exchange();
             self.go_on(params, io);
         } else {
+            let numbers = self.numbers();
             drop(self.take_other(io.frames));
             let new = Stage::new(self.id, params.clone(), io.combiner);
             self.other = Some(replace(&mut self.present, new));
+            self.continue_from(numbers);
         }
         source!(&mut self.present.state, source => source.begin_epoch(next_epoch), ());
         self.present.rent = None;

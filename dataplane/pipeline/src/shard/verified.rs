@@ -8,7 +8,7 @@ use crate::env::io::Io;
 use crate::packet::arrival::{Arrival, Data};
 use crate::shard::Shard;
 use crate::stage::RoleState;
-use crate::unit::tags::{self, Admitted};
+use crate::unit::tags;
 use recoded_wire::frames::Frames;
 
 /// This long after the first valid tag, no symbol is under earlier keys: streams keep symbols for 4
@@ -27,12 +27,12 @@ impl Shard {
         arrival: &Arrival<'a>,
     ) -> Result<Option<Arrival<'a>>, DropReason> {
         match tags::verify(io, &self.present.params, arrival) {
-            Ok(Admitted { is_verified, payload }) => {
-                self.counters.tag_verified += u64::from(is_verified);
-                if is_verified && self.verified_at.is_none() {
+            Ok(verified) => {
+                self.counters.tag_verified += u64::from(verified.is_some());
+                if verified.is_some() && self.verified_at.is_none() {
                     self.verified_at = Some(io.now);
                 }
-                Ok(payload)
+                Ok(verified)
             }
             Err(reason) => {
                 match reason {

@@ -11,7 +11,7 @@ use crate::packet::incoming::Incoming;
 use crate::stream::combination_decoder::CombinationDecoders;
 use crate::stream::senders::{Answered, Outgoing, Senders};
 use crate::stream::store::Store;
-use crate::stream::window_admission::{self, Kept};
+use crate::stream::window_admission::{self, Candidate, Kept};
 use crate::unit::context::Context;
 use crate::unit::role::Lifecycle;
 use crate::unit::tags;
@@ -112,7 +112,7 @@ impl StreamRelay {
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
         arrival: &Arrival<'_>,
     ) -> Fate {
-        let Arrival { payload, data: Data::Stream(packet), .. } = arrival else {
+        let Arrival { payload, data: Data::Stream(packet), key, .. } = arrival else {
             return Fate::Dropped(DropReason::WrongCode);
         };
         let header = packet.header;
@@ -137,8 +137,9 @@ impl StreamRelay {
             StreamBody::Keepalive => return Fate::Consumed,
             StreamBody::Symbol(symbol) => {
                 let packet = &bytes[STREAM_BYTES..];
+                let candidate = Candidate { symbol, packet, key: *key };
                 let Self { store, senders, incoming, .. } = self;
-                match keep(store, senders, incoming, &symbol, packet, cx.io.now, cx.params) {
+                match keep(store, senders, incoming, &candidate, cx.io.now, cx.params) {
                     // Not acknowledged: it is retransmitted once others confirm its number.
                     Kept::Stray => return Fate::Dropped(DropReason::Stray),
                     kept => {
@@ -164,12 +165,14 @@ impl StreamRelay {
         let decoder = decoders.of(cx.upstream.place);
         while let Some((symbol, packet)) = decoder.next(header.window_symbols()) {
             let (now, params) = (cx.io.now, cx.params);
-            if tags::verify_stream(cx.io.egress, cx.shard, params, &symbol, packet).is_err() {
+            let verified = tags::verify_stream(cx.io.egress, cx.shard, params, &symbol, packet);
+            let Ok(key) = verified else {
                 cx.counters.tag_refused += 1;
                 decoder.distrust();
                 continue;
-            }
-            if keep(store, senders, incoming, &symbol, packet, now, params) == Kept::Stray {
+            };
+            let candidate = Candidate { symbol, packet, key };
+            if keep(store, senders, incoming, &candidate, now, params) == Kept::Stray {
                 decoder.refuse();
             }
         }
@@ -268,17 +271,16 @@ fn keep(
     store: &mut Store,
     senders: &mut Senders,
     incoming: &mut Incoming,
-    symbol: &StreamSymbol,
-    packet: &[u8],
+    candidate: &Candidate<'_>,
     now: Nanos,
     params: &FlowParams,
 ) -> Kept {
-    let kept = window_admission::keep(store, incoming, symbol, packet, now, params);
+    let kept = window_admission::keep(store, incoming, candidate, now, params);
     if kept == Kept::First {
         senders.clear();
     }
     if kept.is_news() {
-        senders.queue(symbol.number, packet.len(), now);
+        senders.queue(candidate.symbol.number, candidate.packet.len(), now);
     }
     kept
 }

@@ -15,7 +15,7 @@ use crate::packet::arrival::{Arrival, Data, Fate};
 use crate::packet::incoming::Incoming;
 use crate::stream::combination_decoder::CombinationDecoders;
 use crate::stream::delivery::Delivery;
-use crate::stream::window_admission::{self, Kept};
+use crate::stream::window_admission::{self, Candidate, Kept};
 use crate::unit::context::Context;
 use crate::unit::role::Lifecycle;
 use crate::unit::sink::SinkCode;
@@ -233,16 +233,18 @@ impl StreamSink {
         let (now, params) = (cx.io.now, cx.params);
         loop {
             let (symbol, packet) = self.decoders.of(upstream).next(window_symbols)?;
-            let verified = tags::verify_stream(cx.io.egress, cx.shard, params, &symbol, packet);
-            if let Err(reason) = verified {
-                cx.counters.tag_refused += u64::from(reason == DropReason::WrongSymbolTag);
-                self.decoders.of(upstream).distrust();
-                continue;
-            }
-            let (delivery, number) = (&mut self.delivery, symbol.number);
+            let key = match tags::verify_stream(cx.io.egress, cx.shard, params, &symbol, packet) {
+                Ok(key) => key,
+                Err(reason) => {
+                    cx.counters.tag_refused += u64::from(reason == DropReason::WrongSymbolTag);
+                    self.decoders.of(upstream).distrust();
+                    continue;
+                }
+            };
+            let (delivery, candidate) = (&mut self.delivery, Candidate { symbol, packet, key });
             let (store, incoming) = (delivery.store(), &mut self.incoming);
-            let reach = window_admission::reach(store, incoming, number, packet.len(), now, params);
-            let kept = delivery.enter(cx, reach, number);
+            let reach = window_admission::reach(store, incoming, &candidate, now, params);
+            let kept = delivery.enter(cx, reach, symbol.number);
             if kept.is_news() {
                 delivery.put(&symbol, packet);
             }
@@ -262,7 +264,7 @@ impl SinkCode for StreamSink {
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
         arrival: &Arrival<'_>,
     ) -> Fate {
-        let Arrival { payload, data: Data::Stream(packet), .. } = arrival else {
+        let Arrival { payload, data: Data::Stream(packet), key, .. } = arrival else {
             return Fate::Dropped(DropReason::WrongCode);
         };
         self.incoming.arrived_stream(packet);
@@ -274,11 +276,11 @@ impl SinkCode for StreamSink {
         let is_news = match packet.body {
             StreamBody::Keepalive => return Fate::Consumed,
             StreamBody::Symbol(symbol) => {
-                let packet_bytes = cx.io.frames.bytes(*payload).len() - STREAM_BYTES;
                 let (number, now) = (symbol.number, cx.io.now);
+                let packet = &cx.io.frames.bytes(*payload)[STREAM_BYTES..];
+                let candidate = Candidate { symbol, packet, key: *key };
                 let (store, incoming) = (self.delivery.store(), &mut self.incoming);
-                let reach =
-                    window_admission::reach(store, incoming, number, packet_bytes, now, cx.params);
+                let reach = window_admission::reach(store, incoming, &candidate, now, cx.params);
                 let kept = self.delivery.enter(cx, reach, number);
                 self.note_first(kept, number);
                 if kept == Kept::Stray {

@@ -246,6 +246,15 @@ impl SourceCode for StreamSource {
         self.epoch = epoch;
     }
 
+    fn next_number(&self) -> u32 {
+        self.store.end()
+    }
+
+    fn begin_at(&mut self, number: u32) {
+        self.store.begin(number, 0);
+        self.oldest = number;
+    }
+
     fn takes(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,

@@ -1,7 +1,11 @@
-//! Numbers that a node accepts: those around its window, and others on evidence.
+//! Numbers that a node accepts: those around its window, and others on evidence. A key that
+//! verified a symbol is evidence: see [`crate::packet::freshness`]. Of other symbols, several in a
+//! row are required, after a silence.
 
 use crate::config::params::{FlowParams, Nanos};
+use crate::env::egress::KeySerial;
 use crate::packet::arrival::RESTART_DISTANCE;
+use crate::packet::freshness::Order;
 use crate::packet::incoming::Incoming;
 use crate::stream::store::Store;
 use recoded_wire::stream::StreamSymbol;
@@ -13,8 +17,8 @@ const AHEAD_MIN: u32 = 32;
 /// Numbers more than this many windows old belong to another life of the source.
 const BEHIND_WINDOWS: u32 = 2;
 
-/// Silence of the window after which numbers of another life are accepted, if only the source can
-/// create them; otherwise it is `generation_timeout`.
+/// Silence of the window after which numbers of another life are accepted at a relay that lacks the
+/// keys of a tagged flow; otherwise it is `generation_timeout`.
 const TAGGED_SILENCE_NANOS: Nanos = 5_000_000;
 
 /// Effect of a number on the window.
@@ -47,16 +51,25 @@ impl Kept {
     }
 }
 
+/// A symbol that arrived, or was solved from combinations.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Candidate<'a> {
+    pub symbol: StreamSymbol,
+    pub packet: &'a [u8],
+    /// The key that verified it, if one did.
+    pub key: Option<KeySerial>,
+}
+
 /// Stores a new symbol that the window reaches.
 pub(crate) fn keep(
     store: &mut Store,
     incoming: &mut Incoming,
-    symbol: &StreamSymbol,
-    packet: &[u8],
+    candidate: &Candidate<'_>,
     now: Nanos,
     params: &FlowParams,
 ) -> Kept {
-    let reach = reach(store, incoming, symbol.number, packet.len(), now, params);
+    let Candidate { symbol, packet, .. } = candidate;
+    let reach = reach(store, incoming, candidate, now, params);
     let kept = enter(store, reach, symbol.number, now);
     if kept.is_news() {
         store.put(symbol.number, packet, symbol.after);
@@ -64,25 +77,26 @@ pub(crate) fn keep(
     kept
 }
 
-/// Decides on a number whose packet has this many bytes. The window does not change until the
-/// number [enters](enter).
+/// Decides on a symbol. The window does not change until its number [enters](enter).
 pub(crate) fn reach(
     store: &Store,
     incoming: &mut Incoming,
-    number: u32,
-    packet_bytes: usize,
+    candidate: &Candidate<'_>,
     now: Nanos,
     params: &FlowParams,
 ) -> Reach {
-    if packet_bytes > store.symbol_bytes() {
+    let Candidate { symbol: StreamSymbol { number, .. }, packet, key } = *candidate;
+    if packet.len() > store.symbol_bytes() {
         return Reach::Refused(Kept::Known);
     }
-    if !store.has_begun() {
-        return Reach::Anew { first: number };
-    }
-    if is_near(store, number) {
+    if is_near(store, number) || !store.has_begun() {
+        key.into_iter().for_each(|key| incoming.freshness.note(key, number));
         incoming.note_in_range(now);
-        return Reach::Near;
+        let is_first = !store.has_begun();
+        return if is_first { Reach::Anew { first: number } } else { Reach::Near };
+    }
+    if let Some(key) = key {
+        return by_key(store, incoming, key, number);
     }
     let timeout = params.generation_timeout_nanos;
     let silence = if params.tagged { timeout.min(TAGGED_SILENCE_NANOS) } else { timeout };
@@ -93,6 +107,20 @@ pub(crate) fn reach(
         Some(first) => Reach::Anew { first },
         None => Reach::Refused(Kept::Stray),
     }
+}
+
+/// Decides on the number of a verified symbol that is not near the window.
+fn by_key(store: &Store, incoming: &mut Incoming, key: KeySerial, number: u32) -> Reach {
+    let order = incoming.freshness.order(key, number);
+    if order == Order::Behind {
+        // Late or replayed: the window has passed it, as a retransmission would be.
+        return Reach::Refused(Kept::Known);
+    }
+    incoming.freshness.restart(key, number);
+    // The source has formed it. Within the window, earlier ones may still arrive over other paths.
+    let is_within = number.wrapping_sub(store.end()) < store.symbols() as u32;
+    let goes_on = order == Order::Ahead && is_within;
+    if goes_on { Reach::Near } else { Reach::Anew { first: number } }
 }
 
 /// Moves the window as decided.

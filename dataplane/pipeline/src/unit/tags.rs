@@ -23,7 +23,7 @@
 use crate::config::params::{FlowParams, Role, ShardId};
 use crate::config::report::DropReason;
 use crate::env::egress::{
-    CONTEXT_BYTES, Egress, Formed, STREAM_UNIT, TaggedUnit, UnitKind, Untagged,
+    CONTEXT_BYTES, Egress, Formed, KeySerial, STREAM_UNIT, TaggedUnit, UnitKind, Untagged,
 };
 use crate::env::io::Io;
 use crate::packet::arrival::{Arrival, Data};
@@ -82,7 +82,7 @@ pub(crate) fn tag_stream(
 }
 
 /// Verifies a symbol of a stream of a flow with these `settings`: packet and tag are in `tagged`.
-/// Returns whether it could be verified.
+/// Returns the key, if it could be verified.
 ///
 /// # Errors
 /// The symbol must be dropped.
@@ -92,19 +92,19 @@ pub(crate) fn verify_stream(
     settings: &FlowParams,
     symbol: &StreamSymbol,
     tagged: &[u8],
-) -> Result<bool, DropReason> {
+) -> Result<Option<KeySerial>, DropReason> {
     if !settings.tagged {
-        return Ok(false);
+        return Ok(None);
     }
     if tagged.len() <= settings.tag_bytes() {
         return Err(DropReason::WrongSymbolTag);
     }
     let (unit, index) = stream_unit(shard, symbol);
     match egress.verify(&unit, Formed::Source(index), tagged) {
-        Ok(()) => Ok(true),
+        Ok(key) => Ok(Some(key)),
         Err(Untagged::Refused) => Err(DropReason::WrongSymbolTag),
         // Tags stay in place for nodes with keys.
-        Err(Untagged::NoKeys) if matches!(settings.role, Role::Relay { .. }) => Ok(false),
+        Err(Untagged::NoKeys) if matches!(settings.role, Role::Relay { .. }) => Ok(None),
         Err(Untagged::NoKeys) => Err(DropReason::NoSymbolKeys),
     }
 }
@@ -132,15 +132,9 @@ pub(crate) fn leave_out<F: Frames, E>(cx: &mut Context<'_, '_, F, E>, symbol: Sp
     cx.io.frames.bytes_mut(symbol)[..cx.params.tag_bytes()].fill(0);
 }
 
-/// A packet that passed verification, or needs none here.
-pub(crate) struct Admitted<'a> {
-    /// Whether its symbol was verified.
-    pub is_verified: bool,
-    /// The packet as a sink sees it, without the tag; `None` if it is unchanged.
-    pub payload: Option<Arrival<'a>>,
-}
-
 /// Verifies the symbol of a packet of a flow with these `settings`, before it can change any state.
+/// Returns the packet with its key; a sink sees no tag of a generation or batch. `None` if there
+/// was nothing to verify here.
 ///
 /// # Errors
 /// The packet must be dropped.
@@ -148,19 +142,19 @@ pub(crate) fn verify<'a>(
     io: &mut Io<'_, impl Frames, impl Egress>,
     settings: &FlowParams,
     arrival: &Arrival<'a>,
-) -> Result<Admitted<'a>, DropReason> {
-    let as_it_came = |is_verified| Admitted { is_verified, payload: None };
+) -> Result<Option<Arrival<'a>>, DropReason> {
     if let Data::Stream(packet) = &arrival.data
         && let StreamBody::Symbol(symbol) = &packet.body
     {
         let Header { flow, shard, .. } = packet.header.common;
         let tagged = &io.frames.bytes(arrival.payload)[STREAM_BYTES..];
         let shard = ShardId { flow, shard };
-        return verify_stream(io.egress, shard, settings, symbol, tagged).map(as_it_came);
+        let key = verify_stream(io.egress, shard, settings, symbol, tagged)?;
+        return Ok(key.map(|_| Arrival { data: Data::Stream(*packet), key, ..*arrival }));
     }
-    let Data::Coded { header, view } = &arrival.data else { return Ok(as_it_came(false)) };
+    let Data::Coded { header, view } = &arrival.data else { return Ok(None) };
     if !settings.tagged {
-        return Ok(as_it_came(false));
+        return Ok(None);
     }
     let unit = unit_of(header, view.block.as_ref(), view.symbol_bytes);
     let formed = match view.coding {
@@ -168,21 +162,21 @@ pub(crate) fn verify<'a>(
         PacketCoding::Vector(elements) => Formed::Combination(elements),
     };
     let is_sink = matches!(settings.role, Role::Sink { .. });
-    match io.egress.verify(&unit, formed, io.frames.bytes(view.symbol)) {
-        Ok(()) => {}
+    let key = match io.egress.verify(&unit, formed, io.frames.bytes(view.symbol)) {
+        Ok(key) => Some(key),
         // Tags stay in place for nodes with keys.
-        Err(Untagged::NoKeys) if !is_sink => return Ok(as_it_came(false)),
+        Err(Untagged::NoKeys) if !is_sink => return Ok(None),
         Err(Untagged::NoKeys) => return Err(DropReason::NoSymbolKeys),
         Err(Untagged::Refused) => return Err(DropReason::WrongSymbolTag),
-    }
+    };
     if !is_sink {
-        return Ok(as_it_came(true));
+        let data = Data::Coded { header: *header, view: *view };
+        return Ok(Some(Arrival { data, key, ..*arrival }));
     }
     let tag_bytes = settings.tag_bytes();
     let bytes = usize::from(view.symbol_bytes).saturating_sub(tag_bytes);
     let payload = view.symbol.slice(tag_bytes, bytes).filter(|_| bytes > 0);
     let symbol = payload.ok_or(DropReason::WrongSymbolTag)?;
     let view = PacketView { symbol, symbol_bytes: symbol.len, ..*view };
-    let payload = Arrival { data: Data::Coded { header: *header, view }, ..*arrival };
-    Ok(Admitted { is_verified: true, payload: Some(payload) })
+    Ok(Some(Arrival { data: Data::Coded { header: *header, view }, key, ..*arrival }))
 }

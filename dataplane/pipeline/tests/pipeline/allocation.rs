@@ -2,7 +2,7 @@
 
 use crate::common::keys::Keys;
 use crate::common::{DOWN, SHARD, UP, ip_packet, params};
-use recoded_pipeline::egress::{Egress, Formed, Outer, TaggedUnit, Unsealed, Untagged};
+use recoded_pipeline::egress::{Egress, Formed, KeySerial, Outer, TaggedUnit, Unsealed, Untagged};
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::params::{
     FlowCode, FlowParams, PeerId, Role, ShardId, Snapshot, StreamParams, TunnelId,
@@ -46,7 +46,7 @@ impl Egress for Wire {
         unit: &TaggedUnit,
         formed: Formed<'_>,
         symbol: &[u8],
-    ) -> Result<(), Untagged> {
+    ) -> Result<KeySerial, Untagged> {
         self.keys.verify(unit, formed, symbol)
     }
 

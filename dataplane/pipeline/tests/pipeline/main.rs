@@ -33,6 +33,7 @@ mod opening;
 mod paced;
 mod path_mtu;
 mod paths;
+mod replays;
 mod sealed;
 mod sink_restart;
 mod slow_links;

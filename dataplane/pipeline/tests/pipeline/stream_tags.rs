@@ -332,7 +332,7 @@ fn tags_take_their_bytes_of_every_symbol() {
     }
 }
 
-/// Symbols of a source without tag keys are refused; with keys, they are accepted.
+/// A source without tag keys sends nothing; with keys, symbols are accepted.
 #[test]
 fn source_without_keys_is_counted_and_refused() {
     let mut line = Line::new(1, 0.0, 3, |params| {
@@ -341,7 +341,8 @@ fn source_without_keys_is_counted_and_refused() {
     });
     line.nodes[0].keys = None;
     assert_eq!(transfer(&mut line, 0..100), 0);
-    assert_eq!(line.nodes[0].flow().counters.tag_failed, 100);
+    let counters = line.nodes[0].flow().counters;
+    assert_eq!((counters.seal_failed, counters.source_symbols), (100, 0));
     line.nodes[0].keys = Some(Keys::new(1));
     assert_eq!(transfer(&mut line, 100..200), 100);
 }

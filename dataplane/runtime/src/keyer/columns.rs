@@ -6,7 +6,7 @@
 //!          for another one  -> passed on
 //! ```
 
-use super::{Keyer, towards_edge};
+use super::{Keyer, receives_from, towards_edge};
 use crate::keyring::{LETTER_BYTES, Letter, SessionReport};
 use crate::topology::Topology;
 use recoded_pipeline::params::PeerId;
@@ -197,8 +197,12 @@ impl Keyer {
             self.pass(flow, peer, letter);
             return;
         };
+        if !receives_from(&self.shared.snapshot.get(), flow, peer) {
+            holding.refused += 1;
+            return;
+        }
         let now = self.clock.now();
-        match holding.columns.receive(now, message) {
+        match holding.columns.receive(now, peer.0, message) {
             Ok(is_changed) => {
                 if is_changed {
                     holding.changes += 1;

@@ -6,7 +6,7 @@
 //!  sink:   a telling for it                     -> GroupReceiver -> keys for workers
 //! ```
 
-use super::{Keyer, towards_edge};
+use super::{Keyer, receives_from, towards_edge};
 use crate::keyring::{LETTER_BYTES, Letter, SessionReport};
 use crate::memory::Memory;
 use crate::topology::{GroupPart, Topology};
@@ -182,7 +182,7 @@ impl Keyer {
 
     /// Adopts keys meant for this sink; forwards those for others.
     pub(super) fn receive_telling(&mut self, flow: u32, peer: PeerId, letter: Letter) {
-        let Keyer { groups, memory, clock, .. } = self;
+        let Keyer { groups, memory, clock, shared, .. } = self;
         let message = &letter.packet()[HEADER_BYTES..];
         let group = groups.known.iter_mut().find(|(known, _)| *known == flow);
         let Some((_, group)) = group else {
@@ -193,8 +193,12 @@ impl Keyer {
         if !receiver.is_for_this(message) {
             return;
         }
+        if !receives_from(&shared.snapshot.get(), flow, peer) {
+            group.refused += 1;
+            return;
+        }
         let mut keep = |way: &_, newest| memory.keep(way, newest);
-        match receiver.receive(clock.now(), message, &mut keep) {
+        match receiver.receive(clock.now(), peer.0, message, &mut keep) {
             Ok(is_changed) => self.publish(is_changed),
             Err(reason) => {
                 group.refused += 1;

@@ -195,9 +195,7 @@ impl Session {
             Message::Response { receiver, noise, .. } => self.finish(now, receiver, noise),
             Message::Cookie { answered, nonce, sealed } => {
                 self.stamps.read_cookie(now, answered, nonce, sealed)?;
-                // With the cookie, as soon as the peer accepts another one.
-                let again = now.saturating_add(INITIATION_NANOS_MIN);
-                self.next_initiation = self.next_initiation.min(again);
+                self.hurry(now);
                 Ok(Step::default())
             }
         }
@@ -319,6 +317,17 @@ impl Session {
             is_confirmed: false,
         };
         Ok(Step { send: RESPONSE_BYTES, established: Some(established), refusal: None })
+    }
+
+    /// Sends the next initiation, with the cookie that arrived, once no response to the pending one
+    /// can be in flight. An attacker who reads the link can forge cookies, and a response is read
+    /// only while its initiation is the newest: a cookie shortens the longer waits, no others. The
+    /// peer begins again if one answers a response.
+    fn hurry(&mut self, now: u64) {
+        let Some(pending) = &self.pending else { return };
+        let end = pending.sent_at.saturating_add(shortest_wait(self.round_trip));
+        let again = now.saturating_add(INITIATION_NANOS_MIN).max(end);
+        self.next_initiation = self.next_initiation.min(again);
     }
 
     /// Begins a handshake to replace one that the peer began with too old a stamp.

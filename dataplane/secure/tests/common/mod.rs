@@ -8,7 +8,7 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use recoded_secure::{
     Admission, Entropy, Epoch, Gate, HANDSHAKE_TYPE, HopDigest, HopReceiver, HopSender, Identity,
     PresharedKey, PrivateKey, Refused, Ring, Scope, Session, Step, Suite, TRAILER_BYTES,
-    timing::EPOCH_NANOS_MAX,
+    timing::{EPOCH_NANOS_MAX, HANDSHAKES_PER_SECOND},
 };
 
 /// Nanoseconds of a second.
@@ -76,6 +76,20 @@ impl Node {
         out: &mut [u8],
     ) -> Result<Admission, Refused> {
         self.gate.admit(now, &entropy(&mut self.random), address, message, out)
+    }
+
+    /// A cookie for a handshake message, as if this node were too busy to read it.
+    pub fn demand_cookie(&mut self, now: u64, message: &[u8]) -> Option<Vec<u8>> {
+        // Without the MAC of an earlier cookie, which would be enough.
+        let (before, _) = message.split_last_chunk::<16>()?;
+        let message = [before, &[0; 16]].concat();
+        let mut out = [0; 200];
+        for _ in 0..=HANDSHAKES_PER_SECOND {
+            if let Admission::Reply(length) = self.admit(now, b"peer", &message, &mut out).ok()? {
+                return Some(out[..length].to_vec());
+            }
+        }
+        None
     }
 
     /// Reads a handshake message; returns the bytes to send back.

@@ -399,6 +399,14 @@ impl SourceCode for BatsSource {
         self.epoch = epoch;
     }
 
+    fn next_number(&self) -> u32 {
+        self.serial
+    }
+
+    fn begin_at(&mut self, number: u32) {
+        self.serial = number;
+    }
+
     fn takes(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,

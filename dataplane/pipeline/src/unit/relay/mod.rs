@@ -28,11 +28,12 @@ use crate::config::params::{FlowParams, Nanos, Recoding, ShardId};
 use crate::config::report::{DropReason, FlowReport};
 use crate::edge::class;
 use crate::env::combine::Combiner;
-use crate::env::egress::Egress;
+use crate::env::egress::{Egress, KeySerial};
 use crate::hop::send::mender::Mender;
 use crate::hop::send::repair::RepairBudget;
 use crate::packet::arrival::{AHEAD_MAX, Arrival, Data, Fate, RESTART_DISTANCE};
 use crate::packet::collected::{Accepted, Collected, PacketView};
+use crate::packet::freshness::Order;
 use crate::packet::incoming::Incoming;
 use crate::plan::Plan;
 use crate::unit::context::Context;
@@ -122,7 +123,7 @@ impl Relay {
         let params = cx.params;
         self.incoming.arrived(&header, view);
         let is_repair = header.is_repair();
-        let index = match self.place(header.generation, cx) {
+        let index = match self.place(header.generation, arrival.key, cx) {
             Place::Held(index) => index,
             Place::New(index) => {
                 let block = view.block.as_ref();
@@ -134,6 +135,8 @@ impl Relay {
                 return Fate::Forwarded;
             }
         };
+        let number = header.generation;
+        arrival.key.into_iter().for_each(|key| self.incoming.freshness.note(key, number));
         let collected = &mut self.generations[index];
         collected.touched = cx.io.now;
         let accepted = collected.accept(cx.io.frames, arrival.payload, view);
@@ -194,11 +197,13 @@ impl Relay {
     fn place(
         &mut self,
         generation: u32,
+        key: Option<KeySerial>,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
     ) -> Place {
         let params = cx.params;
         let count = self.generations.len() as u32;
         let index = self.generations.index(generation);
+        let order = key.map(|key| self.incoming.freshness.order(key, generation));
         if self.generations.is_held(index) && self.generations[index].generation == generation {
             self.incoming.note_in_range(cx.io.now);
             return Place::Held(index);
@@ -207,6 +212,18 @@ impl Relay {
         let (ahead, behind) = (generation.wrapping_sub(newest), newest.wrapping_sub(generation));
         if behind < count || ahead <= AHEAD_MAX {
             self.incoming.note_in_range(cx.io.now);
+            return Place::New(index);
+        }
+        if order == Some(Order::Behind) {
+            return Place::Elsewhere;
+        }
+        if let Some(key) = key {
+            // The source has come that far, or restarted.
+            self.incoming.freshness.restart(key, generation);
+            if order == Some(Order::NewerKey) || ahead >= RESTART_DISTANCE {
+                self.release(cx.io.frames);
+                self.newest = None;
+            }
             return Place::New(index);
         }
         if behind < RESTART_DISTANCE {

@@ -15,6 +15,8 @@ mod convergence;
 
 mod deferred_decode;
 
+mod verified_order;
+
 use crate::base::time::earlier;
 use crate::config::params::{FlowParams, Nanos};
 use crate::config::report::{DropReason, FlowReport};
@@ -34,6 +36,7 @@ use crate::unit::sink::unit::{Progress, RequestTiming, Unit};
 use convergence::upstreams;
 use recoded_wire::feedback::{FlowReport as SinkReport, Item, Nack};
 use recoded_wire::frames::Frames;
+use verified_order::Verified;
 
 /// Most requests in one report.
 const ASKS_MAX: usize = 32;
@@ -75,8 +78,6 @@ pub(crate) struct UnitSink<U> {
     pub(super) has_delivered: bool,
     /// A unit out of range.
     trial: Trial<U>,
-    /// When the last packet in range arrived.
-    in_range_at: Nanos,
     pub(super) pace: Pace,
     pub(super) unpacker: Unpacker,
     incoming: Incoming,
@@ -88,7 +89,6 @@ impl<U: Unit> UnitSink<U> {
         Self {
             units,
             trial: Trial::new(trial),
-            in_range_at: 0,
             range: None,
             epoch: 0,
             admitted_at: 0,
@@ -113,15 +113,18 @@ impl<U: Unit> UnitSink<U> {
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
         number: u32,
         epoch: u8,
+        verified: Option<Verified>,
     ) -> Place {
         let Some((next, newest)) = self.range else {
             self.restart(cx, number);
-            self.in_range_at = cx.io.now;
             return Place::Held;
         };
-        if number.wrapping_sub(next) < self.held_span() {
-            self.in_range_at = cx.io.now;
+        let is_held = number.wrapping_sub(next) < self.held_span();
+        if is_held && !verified.is_some_and(|verified| self.is_of_next_session(verified)) {
             return Place::Held;
+        }
+        if let Some(verified) = verified {
+            return self.place_verified(cx, number, verified);
         }
         // Numbers neither a little ahead nor a little behind are far away, on either side: serial
         // comparison is undefined for numbers half the space apart.
@@ -130,7 +133,6 @@ impl<U: Unit> UnitSink<U> {
         }
         let ahead = number.wrapping_sub(newest);
         if (1..=AHEAD_MAX * U::STEP).contains(&ahead) {
-            self.in_range_at = cx.io.now;
             self.advance(cx, number);
             return Place::Held;
         }
@@ -319,7 +321,7 @@ impl<U: Unit> SinkCode for UnitSink<U> {
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
         arrival: &Arrival<'_>,
     ) -> Fate {
-        let Arrival { payload, data: Data::Coded { header, view }, .. } = arrival else {
+        let Arrival { payload, data: Data::Coded { header, view }, key, .. } = arrival else {
             return Fate::Dropped(DropReason::WrongCode);
         };
         let (payload, params) = (*payload, cx.params);
@@ -328,13 +330,17 @@ impl<U: Unit> SinkCode for UnitSink<U> {
             Err(reason) => return Fate::Dropped(reason),
         };
         self.incoming.arrived(header, view);
-        match self.place(cx, number, header.common.epoch) {
+        let verified = key.map(|key| Verified { key, serial: header.generation });
+        match self.place(cx, number, header.common.epoch, verified) {
             Place::Held => {}
             Place::Finished => {
                 cx.counters.redundant += 1;
                 return Fate::Consumed;
             }
             Place::Elsewhere => return self.try_unit(cx, number, told, payload, view),
+        }
+        if let Some(Verified { key, serial }) = verified {
+            self.incoming.freshness.note(key, serial);
         }
         (self.epoch, self.admitted_at) = (header.common.epoch, cx.io.now);
         self.requests.arrived(header.is_mended());

@@ -35,6 +35,12 @@ pub(crate) trait SourceCode: Lifecycle {
     /// Continues with another epoch.
     fn begin_epoch(&mut self, epoch: u8);
 
+    /// The next number that tags of its units are bound to.
+    fn next_number(&self) -> u32;
+
+    /// Begins with this number, before it has formed any unit.
+    fn begin_at(&mut self, number: u32);
+
     /// Whether it accepts a packet that takes the given number of bytes in symbols. Counts a
     /// refused packet.
     fn takes(
@@ -72,6 +78,11 @@ pub(crate) fn take_in<F: Frames, E: Egress>(
         return;
     }
     if !source.takes(cx, bytes) {
+        return;
+    }
+    if cx.params.tagged && cx.io.egress.tag_key(cx.shard).is_none() {
+        // Its symbols would have no tags, and nodes would blame the relays.
+        cx.counters.seal_failed += 1;
         return;
     }
     if !cx.params.sealed {

@@ -1,6 +1,6 @@
 //! The ends of sealed and tagged flows, with the library that the dataplane uses.
 
-use recoded_pipeline::egress::{self, Unsealed, Untagged};
+use recoded_pipeline::egress::{self, KeySerial, Unsealed, Untagged};
 use recoded_pipeline::params::{FlowParams, ShardId};
 use recoded_secure::{
     Formed, Kind, Opener, Refused, Sealer, Secrets, Space, Strength, Suite, TagKey, TaggedUnit,
@@ -55,7 +55,7 @@ macro_rules! by_keys {
             unit: &TaggedUnit,
             formed: Formed<'_>,
             symbol: &[u8],
-        ) -> Result<(), Untagged> {
+        ) -> Result<recoded_pipeline::egress::KeySerial, Untagged> {
             $keys.ok_or(Untagged::NoKeys)?.verify(unit, formed, symbol)
         }
     };
@@ -81,6 +81,8 @@ pub struct Keys {
 
 /// Keys of tags: of all existing epochs, the newest last.
 struct Tags {
+    /// Epoch of the first of them.
+    first: u8,
     strength: Strength,
     columns: usize,
     keys: Vec<TagKey>,
@@ -90,7 +92,8 @@ struct Tags {
 impl Tags {
     fn new(number: u8, strength: Strength, columns: usize) -> Self {
         let keys = vec![tag_key(number, 0, strength, columns)];
-        Self { strength, columns, masks: UnitMasks::new(&keys[0], 256), keys }
+        let masks = UnitMasks::new(&keys[0], 256);
+        Self { first: 0, strength, columns, masks, keys }
     }
 }
 
@@ -131,18 +134,25 @@ impl Keys {
     pub fn restarted(number: u8) -> Keys {
         let mut keys = Keys::new(number);
         keys.renew();
-        keys.tags.keys.remove(0);
+        keys.forget_first();
         Keys { is_fresh: true, ..keys }
+    }
+
+    /// Forgets the oldest key of tags.
+    pub fn forget_first(&mut self) {
+        self.tags.keys.remove(0);
+        self.tags.first += 1;
     }
 
     /// Adds a new key of tags, which units are tagged with from now on.
     pub fn renew(&mut self) {
+        let epoch = self.tag_key() + 1;
         let Tags { strength, columns, keys, .. } = &mut self.tags;
-        keys.push(tag_key(self.secret[0], keys.len() as u8, *strength, *columns));
+        keys.push(tag_key(self.secret[0], epoch, *strength, *columns));
     }
 
     pub fn tag_key(&self) -> u8 {
-        self.tags.keys.len() as u8 - 1
+        self.tags.first + self.tags.keys.len() as u8 - 1
     }
 
     pub fn tag(
@@ -152,8 +162,9 @@ impl Keys {
         index: usize,
         symbol: &mut [u8],
     ) -> Result<(), Untagged> {
-        let Tags { keys, masks, .. } = &mut self.tags;
-        let key = keys.get(usize::from(key)).ok_or(Untagged::NoKeys)?;
+        let Tags { first, keys, masks, .. } = &mut self.tags;
+        let place = key.checked_sub(*first).ok_or(Untagged::NoKeys)?;
+        let key = keys.get(usize::from(place)).ok_or(Untagged::NoKeys)?;
         masks.tag(key, &unit_of(unit), index, symbol).map_err(|_| Untagged::Refused)
     }
 
@@ -162,15 +173,16 @@ impl Keys {
         unit: &egress::TaggedUnit,
         formed: egress::Formed<'_>,
         symbol: &[u8],
-    ) -> Result<(), Untagged> {
-        let Tags { keys, masks, .. } = &mut self.tags;
+    ) -> Result<KeySerial, Untagged> {
+        let Tags { first, keys, masks, .. } = &mut self.tags;
         let formed = match formed {
             egress::Formed::Source(index) => Formed::Source(index),
             egress::Formed::Combination(coefficients) => Formed::Combination(coefficients),
         };
         let verifies = |key: &TagKey| masks.verify(key, &unit_of(unit), formed, symbol).is_ok();
         let refusal = if self.is_fresh { Untagged::NoKeys } else { Untagged::Refused };
-        if keys.iter().rev().any(verifies) { Ok(()) } else { Err(refusal) }
+        let verified = keys.iter().rposition(verifies).ok_or(refusal)?;
+        Ok(KeySerial(u64::from(*first) + verified as u64))
     }
 
     pub fn seal(&mut self, shard: ShardId, packet: &[u8], out: &mut [u8]) -> Result<(), Unsealed> {
@@ -206,6 +218,13 @@ impl Keys {
         })?;
         self.opened += 1;
         Ok(packet)
+    }
+}
+
+impl super::Line {
+    /// All nodes have another key of tags, which the source uses from now on.
+    pub fn renew_tags(&mut self) {
+        self.nodes.iter_mut().for_each(|node| node.outputs.keys.renew());
     }
 }
 

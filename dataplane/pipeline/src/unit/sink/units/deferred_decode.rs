@@ -87,7 +87,7 @@ impl<U: Unit> UnitSink<U> {
         let (number, (_, newest)) = (self.trial.number()?, self.range?);
         let ahead = number.wrapping_sub(newest);
         let is_jump = (1..=self.units.len() as u32 * U::STEP).contains(&ahead);
-        let idle = self.in_range_at.saturating_add(params.generation_timeout_nanos);
+        let idle = self.admitted_at.saturating_add(params.generation_timeout_nanos);
         let at = if is_jump { 0 } else { idle };
         self.trial.is_proven(frames, params.sealed).then_some(at)
     }
@@ -110,7 +110,7 @@ impl<U: Unit> UnitSink<U> {
         } else {
             self.restart(cx, number);
         }
-        (self.in_range_at, self.admitted_at) = (cx.io.now, cx.io.now);
+        self.admitted_at = cx.io.now;
         let index = self.index(number);
         std::mem::swap(&mut self.units[index], &mut self.trial.unit);
         self.trial.clear(cx.io.frames);
