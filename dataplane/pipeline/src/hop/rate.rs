@@ -428,7 +428,7 @@ impl Rate {
         let known = if self.is_loss_known || is_calm { *usual } else { 0.0 };
         self.capacity = limited.unwrap_or(received / (1.0 - known).max(0.05));
         // When little was sent, arrivals are only a lower bound of the capacity.
-        if (sample.is_limited || queue > target) && !sample.is_held_back() {
+        if sample.is_limited || queue > target {
             self.samples += 1;
             if self.samples > PERIOD {
                 (self.most, self.samples) = ([self.capacity, self.most[0]], 1);

@@ -18,7 +18,7 @@ use crate::hop::rate::sample::Sample;
 /// Mean swing above which packets are held back. Measured in virtual time over 30 Mbit/s, 25 ms and
 /// jitter of 0 to 10 ms: at 2 ms the queue grows to 200 ms; at 0.3 ms the queue of a link that has
 /// become slower is taken for jitter.
-const SWING_NANOS: f64 = 1.2e6;
+const SWING_NANOS: f64 = 1e6;
 
 /// Weight of a sample in the mean swing, and what is left of a swing after a sample: a queue that
 /// grows for many samples swings little.
@@ -27,6 +27,9 @@ const SWING_LEFT: f64 = 0.8;
 
 /// A longer sample is a mean over the jitter.
 const HELD_NANOS_MAX: Nanos = 100_000_000;
+
+/// A sample of which more is lost shows a queue that overflows.
+const HELD_LOSS_MAX: f64 = 0.8;
 
 /// Most round trips whose minimum counts.
 const ROUNDS_MAX: usize = 12;
@@ -66,7 +69,8 @@ impl Jitter {
         }
         let lesser = self.swing.abs().min(self.last_swing);
         self.mean_swing += SWING_WEIGHT * (lesser - self.mean_swing);
-        (self.mean_swing > SWING_NANOS || self.rounds > 1) && sample.nanos < HELD_NANOS_MAX
+        let varies = self.mean_swing > SWING_NANOS || self.rounds > 1;
+        varies && sample.nanos < HELD_NANOS_MAX && sample.loss() < HELD_LOSS_MAX
     }
 
     /// Adds the minimum delay of a round trip; returns the delay that stays, given the target.

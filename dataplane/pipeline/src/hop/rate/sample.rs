@@ -53,11 +53,6 @@ impl Sample {
         self.received() / (1.0 - usual_loss).max(0.05)
     }
 
-    /// Whether packets arrived faster than they were sent, after the link had held them back.
-    pub(crate) fn is_held_back(&self) -> bool {
-        self.is_spread && self.nanos + self.nanos / 10 < self.took
-    }
-
     /// The minimum queue of the link alone, in nanoseconds.
     pub(crate) fn link_queue(&self) -> f64 {
         self.queue.saturating_sub(self.backlog) as f64
