@@ -21,7 +21,6 @@ mod effort;
 mod entropy;
 mod frames;
 mod hostile;
-mod jitter;
 mod joined;
 mod lifecycle;
 mod line;

@@ -77,7 +77,6 @@ mod tests {
             queue: 20_000_000,
             backlog: 0,
             is_limited: true,
-            is_spread: false,
         }
     }
 

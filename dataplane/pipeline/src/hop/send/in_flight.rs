@@ -413,7 +413,6 @@ impl Span {
             queue,
             backlog,
             is_limited: self.from.pauses == until.pauses,
-            is_spread: false,
         })
     }
 }
