@@ -9,7 +9,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 /// Tests with wide bounds at once, for each processor.
 const BESIDE_A_PROCESSOR: usize = 2;
 
-static TURNS: Mutex<Turns> = Mutex::new(Turns { beside: 0, waiting: 0, is_alone: false });
+static TURNS: Mutex<Turns> =
+    Mutex::new(Turns { beside: 0, waiting: 0, has_begun: false, is_alone: false });
 static CHANGED: Condvar = Condvar::new();
 
 struct Turns {
@@ -17,6 +18,8 @@ struct Turns {
     beside: usize,
     /// Tests with wide bounds that wait.
     waiting: usize,
+    /// Whether one of them has begun: the first test to be alone may come before all of them.
+    has_begun: bool,
     /// Whether a test runs alone.
     is_alone: bool,
 }
@@ -36,6 +39,9 @@ pub fn alone() -> Alone {
         turns = CHANGED.wait(turns).unwrap_or_else(PoisonError::into_inner);
     }
     turns.is_alone = true;
+    if turns.has_begun {
+        tell_that_it_is_quiet();
+    }
     Alone(())
 }
 
@@ -49,7 +55,16 @@ pub fn beside() -> Beside {
     }
     turns.waiting -= 1;
     turns.beside += 1;
+    turns.has_begun = true;
     Beside(())
+}
+
+/// Tells `scripts/test` that no more than one test runs from now on: most processors are idle then.
+fn tell_that_it_is_quiet() {
+    if let Some(folder) = std::env::var_os("RECODED_TESTS") {
+        // Without it, what waits for this starts when the suite has ended.
+        let _ = std::fs::write(std::path::Path::new(&folder).join("quiet"), "");
+    }
 }
 
 fn turns() -> MutexGuard<'static, Turns> {
