@@ -167,7 +167,7 @@ fn boxes_that_stand_still_for_a_while_lose_nothing_but_that() {
 /// kept, no session is lost.
 #[test]
 fn box_that_starts_in_1970_has_sessions_within_five_seconds_and_both_ends_name_the_clock() {
-    let Some(_turn) = common::daemons_beside() else { return };
+    let Some(_turn) = common::daemons() else { return };
     for keeps in [false, true] {
         let bed = common::bed(2, Loss::independent(0.0), RATE_MBIT);
         let mut plan = plan(2, true, &[]);
