@@ -62,7 +62,7 @@ pub fn beside() -> Beside {
 /// Tells `scripts/test` that no more than one test runs from now on: most processors are idle then.
 fn tell_that_it_is_quiet() {
     if let Some(folder) = std::env::var_os("RECODED_TESTS") {
-        // Without it, what waits for this starts when the suite has ended.
+        // Without this file, the lab starts when the suite has ended.
         let _ = std::fs::write(std::path::Path::new(&folder).join("quiet"), "");
     }
 }
