@@ -14,8 +14,8 @@ use crate::LabError;
 use crate::cases::Machine;
 use crate::guest::{Line, RESULTS, Request};
 
-/// Multiple of the time that a machine takes on a quiet host: in `scripts/test` it has what other
-/// tests leave of the processors.
+/// Multiple of the time that a machine takes on an idle host: in `scripts/test` it gets only the
+/// CPU time that other tests leave.
 const BUSY: u32 = 3;
 
 /// A machine that is running, with its peer, if it has one.
