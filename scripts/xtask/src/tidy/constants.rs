@@ -5,7 +5,7 @@ use super::Finding;
 use super::readmes::words_in_backticks;
 
 /// Where the path of a row may begin, in addition to the root.
-pub(super) const FROM: [&str; 1] = ["dataplane/pipeline/src/"];
+const FROM: [&str; 1] = ["dataplane/pipeline/src/"];
 
 /// Findings for rows that name no constant or another value; `text_of` returns the text of a file
 /// of the repository.
@@ -13,8 +13,7 @@ pub fn check(path: &str, text: &str, text_of: impl Fn(&str) -> Option<String>) -
     let mut findings = Vec::new();
     for (index, line) in text.lines().enumerate() {
         let Some((file, name, stated)) = row(line) else { continue };
-        let source =
-            std::iter::once("").chain(FROM).find_map(|from| text_of(&format!("{from}{file}")));
+        let source = source_of(file, &text_of);
         let problem = match source.as_deref().map(|source| value_of(source, name)) {
             None => Some(format!("names `{file}`, which does not exist")),
             Some(None) => Some(format!("names `{name}`, which `{file}` does not define")),
@@ -26,6 +25,11 @@ pub fn check(path: &str, text: &str, text_of: impl Fn(&str) -> Option<String>) -
         findings.extend(problem.map(|message| Finding::new(path, Some(index + 1), message)));
     }
     findings
+}
+
+/// Text of a file that a document names.
+pub(super) fn source_of(file: &str, text_of: impl Fn(&str) -> Option<String>) -> Option<String> {
+    std::iter::once("").chain(FROM).find_map(|from| text_of(&format!("{from}{file}")))
 }
 
 /// File, constant and value of a row, if the line is one.

@@ -2,7 +2,7 @@
 //! so that pages do not keep old names.
 
 use super::Finding;
-use super::constants::FROM;
+use super::constants::source_of;
 
 /// Findings for names that the file before them does not have; `text_of` returns the text of a file
 /// of the repository.
@@ -11,10 +11,7 @@ pub fn check(path: &str, text: &str, text_of: impl Fn(&str) -> Option<String>) -
     for (index, line) in text.lines().enumerate() {
         for (file, names) in named(line) {
             // Other checks find paths without a file.
-            let mut sources = std::iter::once("").chain(FROM);
-            let Some(source) = sources.find_map(|from| text_of(&format!("{from}{file}"))) else {
-                continue;
-            };
+            let Some(source) = source_of(file, &text_of) else { continue };
             for name in names.into_iter().filter(|name| !has(&source, name)) {
                 let message = format!("names `{name}`, which `{file}` does not have");
                 findings.push(Finding::new(path, Some(index + 1), message));
