@@ -204,9 +204,12 @@ fn root_has_a_slot_that_no_other_user_gets() {
     // The socket's group may connect. A copy, since the other user may lack access to these
     // folders.
     let program = folder.join("other");
-    // By another process: one that this process has open for writing cannot be run.
+    // By another process: one that this process has open for writing cannot be run. With its mode
+    // said, since that process takes over the umask of the moment.
     let own = std::env::current_exe().expect("this program");
-    assert!(Command::new("cp").args([&own, &program]).status().expect("cp").success());
+    let mut install = Command::new("install");
+    install.args(["-m", "755"]).args([&own, &program]);
+    assert!(install.status().expect("install").success());
     let mut other = Command::new(&program)
         .args(["--exact", "other_user_holds_every_slot_it_gets", "--nocapture"])
         .env("RECODED_TEST_SOCKET", &served.path)
