@@ -25,9 +25,10 @@
 use crate::config::params::Nanos;
 use crate::hop::rate::competition::Competition;
 use crate::hop::rate::headroom::Headroom;
+use crate::hop::rate::jitter::Jitter;
 use crate::hop::rate::link_share::LinkShare;
 use crate::hop::rate::policed::{Flow, Policed};
-use crate::hop::rate::sample::{Round, Sample};
+use crate::hop::rate::sample::{Round, Sample, deviation};
 use crate::hop::send::path_mtu::Vanishing;
 use drain_rate::{DrainRate, STALLED_NANOS};
 use queue_sample::{FACTOR_LEAST, QueueSample, unscaled_own, unscaled_target};
@@ -124,6 +125,7 @@ pub(crate) struct Rate {
     /// current one.
     most: [f64; 2],
     samples: u32,
+    jitter: Jitter,
     /// Consecutive samples without a queue.
     calm: u32,
     /// The capacity when there was last a queue.
@@ -161,16 +163,6 @@ pub(crate) struct Rate {
     own: LinkShare,
 }
 
-/// Standard deviation of the loss among this many packets.
-fn deviation(loss: f64, packets: u32) -> f64 {
-    (loss * (1.0 - loss) / f64::from(packets.max(1))).sqrt()
-}
-
-/// The rate that the link carried, given its own loss.
-fn carried_of(sample: &Sample, usual_loss: f64) -> f64 {
-    sample.received() / (1.0 - usual_loss).max(0.05)
-}
-
 /// How to handle a standing queue.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
@@ -194,6 +186,7 @@ impl Rate {
             capacity: 0.0,
             most: [0.0; 2],
             samples: 0,
+            jitter: Jitter::default(),
             calm: 0,
             ceiling: None,
             drain: None,
@@ -347,8 +340,10 @@ impl Rate {
 
     /// Processes a sample; takes one step per round trip.
     pub(crate) fn sample(&mut self, sample: &Sample, round_trip: Nanos, now: Nanos) -> Verdict {
+        let is_spread = self.jitter.holds_back(sample) && self.phase == Phase::Steady;
+        let sample = &Sample { is_spread, ..*sample };
         let usual = self.learn_loss(sample, round_trip);
-        let carried = carried_of(sample, usual);
+        let carried = sample.carried(usual);
         self.most[0] = self.most[0].max(carried);
         let all = self.round.add(sample, carried);
         self.headroom.queue(sample.queue as f64);
@@ -370,7 +365,7 @@ impl Rate {
         }
         // The best of them slightly exceeds the capacity.
         let best = std::mem::take(&mut self.round).limited;
-        let limited = if all.is_limited { best.map(|_| carried_of(&all, usual)) } else { best };
+        let limited = if all.is_limited { best.map(|_| all.carried(usual)) } else { best };
         let filled = limited.filter(|_| all.is_limited);
         let known = self.known().min(self.bytes_per_second);
         self.headroom.round(filled, sample.queue as f64, known, round_trip);
@@ -415,7 +410,9 @@ impl Rate {
         now: Nanos,
     ) -> Verdict {
         let (received, loss) = (sample.received(), sample.loss());
-        let (queue, target) = (sample.queue as f64, self.target(round_trip) as f64);
+        let target = self.target(round_trip) as f64;
+        let link_queue = self.jitter.standing(sample.link_queue(), target);
+        let queue = link_queue + sample.backlog as f64;
         let own = self.scaled(unscaled_own(round_trip));
         self.own.note(sample, self.usual_loss.unwrap_or(loss), queue > target / 2.0);
         let usual = self.usual_loss.get_or_insert(loss);
@@ -449,10 +446,9 @@ impl Rate {
         let is_limited = limited.is_some();
         // If much less is sent than possible, the queue is due to others.
         let is_ours = is_limited || self.capacity > self.bytes_per_second / OTHERS;
-        let link_queue = sample.queue.saturating_sub(sample.backlog) as f64;
         let seen = QueueSample { queue, link_queue, target, own, round_trip, is_limited, is_ours };
         // A backlog at the neighbour is due to this sender, however small it is.
-        if queue > target && 2 * sample.backlog > sample.queue {
+        if queue > target && 2.0 * sample.backlog as f64 > queue {
             self.calm = 0;
             // It does not indicate a standing queue on the path.
             self.empty_at = if self.passes { now } else { self.empty_at };
@@ -586,6 +582,7 @@ mod competition;
 mod drain_rate;
 mod drain_schedule;
 pub(crate) mod headroom;
+mod jitter;
 mod link_share;
 pub(crate) mod policed;
 mod queue_sample;

@@ -21,6 +21,7 @@ mod effort;
 mod entropy;
 mod frames;
 mod hostile;
+mod jitter;
 mod joined;
 mod lifecycle;
 mod line;

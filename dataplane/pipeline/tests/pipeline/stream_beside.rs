@@ -63,45 +63,60 @@ fn what_others_leave_is_taken() {
     }
 }
 
-/// Four sources with a stream to each of four sinks: all share the link of their source with three
-/// others, and that of their sink with three more. They once took each other for TCP, and a tenth
-/// of their packets found a full queue. A stream pushed out of a deep queue recovers slowly.
+/// Sources, and sinks, of the streams that share links.
+const SIDE: usize = 4;
+
+/// Shares of the streams from each of four sources to each of four sinks, over queues of this many
+/// milliseconds, and the part of packets that found a full queue. All share the link of their
+/// source with three others, and that of their sink with three more.
+fn shares(seed: u64, queue: u64) -> (Vec<f64>, f64) {
+    let link = Link { rate: 40e6, queue: queue * MILLI, ..Link::new(0.02, 0) };
+    let load = Load { bytes: 1300, rate: Some(16e6 / 8.0 / 1300.0), ordered: false };
+    let mut lines: Vec<Line> = Vec::new();
+    for number in 0..SIDE * SIDE {
+        let (source, sink) = (number / SIDE, number % SIDE);
+        let mut line = Line::new(&[link; 3], load, seed * 100 + number as u64);
+        line.wait_for_source();
+        if sink > 0 {
+            line.share(0, &lines[source * SIDE], 0);
+        }
+        if source > 0 {
+            line.share(2, &lines[sink], 2);
+        }
+        lines.push(line);
+    }
+    let found_full = |lines: &[Line]| lines.iter().map(|line| line.sent(0).2).sum::<u64>();
+    run_beside(&mut lines, 4 * SECOND);
+    let (start, full) = (lines[0].now, found_full(&lines));
+    run_beside(&mut lines, 8 * SECOND);
+    let part = |line: &Line| {
+        let came = line.delivered.iter().filter(|packet| packet.at > start).count() as f64;
+        came * 1300.0 / 8.0 / link.limit(1300) * SIDE as f64
+    };
+    let sent: u64 = lines.iter().map(|line| line.sent(0).0).sum();
+    let full = (found_full(&lines) - full) as f64 / sent as f64;
+    (lines.iter().map(part).collect(), full)
+}
+
+/// Streams once took each other for TCP, and a tenth of their packets found a full queue. A stream
+/// pushed out of a deep queue recovers slowly. The smallest share of one run is chance of its seed
+/// (0.3 to 0.8), so the mean of several counts.
 #[test]
 fn streams_that_share_links_with_each_other_share_alike() {
-    const SIDE: usize = 4;
-    for (seed, queue) in [(1, 25), (3, 25), (1, 100), (3, 100)] {
-        let link = Link { rate: 40e6, queue: queue * MILLI, ..Link::new(0.02, 0) };
-        let load = Load { bytes: 1300, rate: Some(16e6 / 8.0 / 1300.0), ordered: false };
-        let mut lines: Vec<Line> = Vec::new();
-        for number in 0..SIDE * SIDE {
-            let (source, sink) = (number / SIDE, number % SIDE);
-            let mut line = Line::new(&[link; 3], load, seed * 100 + number as u64);
-            line.wait_for_source();
-            if sink > 0 {
-                line.share(0, &lines[source * SIDE], 0);
-            }
-            if source > 0 {
-                line.share(2, &lines[sink], 2);
-            }
-            lines.push(line);
+    const SEEDS: u64 = 4;
+    for (queue, least_share, least_mean) in [(25, 0.55, 0.95), (100, 0.35, 0.9)] {
+        let mut sum = 0.0;
+        for seed in 1..=SEEDS {
+            let (parts, full) = shares(seed, queue);
+            let least = parts.iter().copied().fold(f64::INFINITY, f64::min);
+            let mean = parts.iter().sum::<f64>() / parts.len() as f64;
+            println!(
+                "seed {seed}, {queue} ms: {least:.2}, mean {mean:.3}, {full:.4} found it full"
+            );
+            assert!(least > 0.1 && mean > least_mean && full < 0.15, "{parts:.2?}, {full}");
+            sum += least;
         }
-        let found_full = |lines: &[Line]| lines.iter().map(|line| line.sent(0).2).sum::<u64>();
-        run_beside(&mut lines, 4 * SECOND);
-        let (start, full) = (lines[0].now, found_full(&lines));
-        run_beside(&mut lines, 8 * SECOND);
-        let part = |line: &Line| {
-            let came = line.delivered.iter().filter(|packet| packet.at > start).count() as f64;
-            came * 1300.0 / 8.0 / link.limit(1300) * SIDE as f64
-        };
-        let parts: Vec<f64> = lines.iter().map(part).collect();
-        let least = parts.iter().copied().fold(f64::INFINITY, f64::min);
-        let mean = parts.iter().sum::<f64>() / parts.len() as f64;
-        let sent: u64 = lines.iter().map(|line| line.sent(0).0).sum();
-        let full = (found_full(&lines) - full) as f64 / sent as f64;
-        println!(
-            "seed {seed}, {queue} ms: least {least:.2}, mean {mean:.3}, {full:.4} lost in queues"
-        );
-        let (least_part, least_mean) = if queue == 25 { (0.5, 0.95) } else { (0.1, 0.9) };
-        assert!(least > least_part && mean > least_mean && full < 0.15, "{parts:.2?}, {full}");
+        let least = sum / SEEDS as f64;
+        assert!(least > least_share, "{least}, the mean of the smallest shares");
     }
 }

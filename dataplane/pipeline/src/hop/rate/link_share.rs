@@ -77,6 +77,7 @@ mod tests {
             queue: 20_000_000,
             backlog: 0,
             is_limited: true,
+            is_spread: false,
         }
     }
 

@@ -15,6 +15,11 @@ pub(crate) const SAMPLE_RUN_NANOS: Nanos = 20_000_000;
 pub(crate) const SAMPLE_PACKETS: u32 = 32;
 pub(crate) const SPARSE_NANOS: Nanos = 200_000_000;
 
+/// Standard deviation of the loss among this many packets.
+pub(crate) fn deviation(loss: f64, packets: u32) -> f64 {
+    (loss * (1.0 - loss) / f64::from(packets.max(1))).sqrt()
+}
+
 /// Packets received by a neighbour between two of its reports.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub(crate) struct Sample {
@@ -31,13 +36,26 @@ pub(crate) struct Sample {
     pub backlog: Nanos,
     /// Whether the sender never ran out of data.
     pub is_limited: bool,
+    /// Whether packets that arrive at once count as no faster than they were sent.
+    pub is_spread: bool,
 }
 
 impl Sample {
     /// Received bytes per second, including the overhead on the wire.
     pub(crate) fn received(&self) -> f64 {
         let bytes = f64::from(self.bytes) + f64::from(self.packets) * AROUND_BYTES as f64;
-        bytes * 1e9 / self.nanos.max(1) as f64
+        let took = if self.is_spread { self.took } else { 0 };
+        bytes * 1e9 / self.nanos.max(took).max(1) as f64
+    }
+
+    /// The rate that the link carried, given its own loss.
+    pub(crate) fn carried(&self, usual_loss: f64) -> f64 {
+        self.received() / (1.0 - usual_loss).max(0.05)
+    }
+
+    /// The minimum queue of the link alone, in nanoseconds.
+    pub(crate) fn link_queue(&self) -> f64 {
+        self.queue.saturating_sub(self.backlog) as f64
     }
 
     pub(crate) fn loss(&self) -> f64 {
@@ -60,6 +78,7 @@ impl Sample {
             queue: self.queue.min(next.queue),
             backlog: self.backlog.min(next.backlog),
             is_limited: self.is_limited && next.is_limited,
+            is_spread: self.is_spread && next.is_spread,
         }
     }
 }

@@ -98,6 +98,7 @@ impl Ours {
             queue: self.least,
             backlog: 0,
             is_limited: true,
+            is_spread: false,
         };
         if self.from.packets > 0 && self.rate.sample(&sample, mean, now) == Verdict::NotOurs {
             (self.ways, self.lately) = ((self.lately, self.lately), Nanos::MAX);

@@ -7,7 +7,17 @@ const ROUND_TRIP: Nanos = 20_000_000;
 /// A sample of 20 ms with 60 bytes per packet.
 fn sample(packets: u32, queue: Nanos, backlog: Nanos, is_limited: bool) -> Sample {
     let (bytes, nanos) = (60 * packets, ROUND_TRIP);
-    Sample { bytes, packets, sent: packets, nanos, took: nanos, queue, backlog, is_limited }
+    Sample {
+        bytes,
+        packets,
+        sent: packets,
+        nanos,
+        took: nanos,
+        queue,
+        backlog,
+        is_limited,
+        is_spread: false,
+    }
 }
 
 /// Regression: with TCP acknowledgements only, a pause of the machine lowered their rate to that of

@@ -413,6 +413,7 @@ impl Span {
             queue,
             backlog,
             is_limited: self.from.pauses == until.pauses,
+            is_spread: false,
         })
     }
 }

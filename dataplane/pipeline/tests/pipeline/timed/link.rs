@@ -27,6 +27,8 @@ pub struct Link {
     /// Share of packets that come late, and by how much; share that is duplicated.
     pub reordered: (f64, Nanos),
     pub duplicated: f64,
+    /// Most further delay, which is drawn anew after a time, evenly; packets stay in order.
+    pub jitter: (Nanos, Nanos),
     /// Longest UDP payload that it carries.
     pub bytes_max: usize,
     /// Whether packets of equal size sent at once are one packet to its queue, as segments of UDP
@@ -45,6 +47,7 @@ impl Link {
             burst: 1.0,
             reordered: (0.0, 0),
             duplicated: 0.0,
+            jitter: (0, 0),
             bytes_max: usize::MAX,
             whole: false,
         }
@@ -61,6 +64,9 @@ pub struct Channel {
     pub link: Link,
     free_at: Rc<Cell<Nanos>>,
     is_bad: bool,
+    /// Jitter: the period that it was last drawn in, that delay, and the newest arrival.
+    drawn: (Nanos, Nanos),
+    newest: Nanos,
     random: ChaCha8Rng,
     pub sent: u64,
     pub bytes: u64,
@@ -77,6 +83,8 @@ impl Channel {
             link,
             free_at: Rc::default(),
             is_bad: false,
+            drawn: (0, 0),
+            newest: 0,
             random: ChaCha8Rng::seed_from_u64(seed),
             sent: 0,
             bytes: 0,
@@ -122,6 +130,20 @@ impl Channel {
         all
     }
 
+    /// An arrival with jitter, behind those before it.
+    fn in_order(&mut self, arrives: Nanos) -> Nanos {
+        let (most, every) = self.link.jitter;
+        if most == 0 {
+            return arrives;
+        }
+        let period = arrives / every.max(1);
+        if self.drawn.0 != period {
+            self.drawn = (period, (u64::from(self.random.next_u32()) * most) >> 32);
+        }
+        self.newest = self.newest.max(arrives + self.drawn.1);
+        self.newest
+    }
+
     /// When the copies of a packet arrive that is sent now.
     pub fn send(&mut self, bytes: usize, now: Nanos) -> Vec<Nanos> {
         let wait = self.free_at.get().saturating_sub(now);
@@ -153,7 +175,8 @@ impl Channel {
         if is_lost || bytes > self.link.bytes_max {
             return Vec::new();
         }
-        let arrives = self.free_at.get() + delay + if self.chance(late) { by } else { 0 };
+        let late = if self.chance(late) { by } else { 0 };
+        let arrives = self.in_order(self.free_at.get() + delay) + late;
         if self.chance(duplicated) { vec![arrives, arrives + MILLI] } else { vec![arrives] }
     }
 }
