@@ -101,6 +101,27 @@ fn over_a_satellite_every_symbol_is_mended_under_traffic() {
     }
 }
 
+/// Packets in flight once counted as full ones: of 3000 acknowledgements of TCP a second, 600 left,
+/// and the rate of the link, measured by these, fell to 0.5 Mbit/s.
+#[test]
+fn small_packets_over_long_lossy_hops_are_not_held_back() {
+    let link = Link::new(0.03, 33);
+    let load = Load { bytes: 52, rate: Some(3000.0), ordered: true };
+    for seed in 1..4 {
+        let mut line = Line::new(&[link; 3], load, seed);
+        line.run(2 * SECOND);
+        let since = line.now;
+        line.run(4 * SECOND);
+        let late = line.delay(since, 0.99) / MILLI;
+        let rates = (0..3).map(|node| line.flow(node).next_hops[0].bytes_per_second);
+        let least = rates.fold(f64::INFINITY, f64::min) * 8e-6;
+        println!("99 of 100 after {late} ms, a rate of {least:.1} Mbit/s");
+        // Of 99 ms, and one repair.
+        assert!(late < 99 + 80, "{late} ms");
+        assert!(least > 9.0, "{least} Mbit/s");
+    }
+}
+
 /// Every link report on acknowledgements is an extra packet next to full ones: one each half of a
 /// millisecond took 1.03 times as many as losses require.
 #[test]
