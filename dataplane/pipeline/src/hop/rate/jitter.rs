@@ -2,13 +2,13 @@
 //!
 //! ```text
 //!  sample:      arrivals took longer, shorter, longer than their packets did to be sent
-//!               -> swings        -> packets held back arrive at once: no faster than they were sent
+//!               -> swings        -> packets held back arrive at once: no faster than sent
 //!  round trip:  minimum delay turns up, down, up
 //!               -> turns         -> the delay that stays is the minimum of more round trips
 //! ```
 //!
-//! A queue stays until it is drained; jitter returns to the base delay now and then. So the queue is
-//! a minimum over a time, as the standing delay of Copa (NSDI 2018, 2.2), here over as many round
+//! A queue stays until it is drained; jitter returns to the base delay now and then. So the queue
+//! is a minimum over a time, as the standing delay of Copa (NSDI 2018, 2.2), here over as many round
 //! trips as the link needs. And a delivery rate is at most the rate of sending, as in BBR; but only
 //! where there is jitter, because what arrives from a queue at once shows the rate of the link.
 

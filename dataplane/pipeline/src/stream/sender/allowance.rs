@@ -8,9 +8,8 @@ use crate::hop::send::round_trip::UNKNOWN_NANOS;
 /// Packets allowed beyond those that the rate sends during a round trip and a queue.
 const SPARE_PACKETS: f64 = 32.0;
 
-/// The size that is assumed at least of the packets in flight: a few large ones may follow many
-/// small ones. With that of full packets, 3000 acknowledgements of TCP a second over 33 ms were held
-/// back to 600.
+/// Smallest size assumed of packets in flight: a few large ones may follow many small ones. With
+/// that of full packets, 600 of 3000 acknowledgements of TCP a second left over 33 ms.
 const PACKET_BYTES_LEAST: usize = 96;
 
 /// Delay of reports in addition to the round trip.
