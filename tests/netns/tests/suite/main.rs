@@ -45,6 +45,7 @@ mod reload;
 mod segmentation;
 mod silence;
 mod sink_restarts;
+mod split;
 mod stream;
 mod takeover;
 mod talk;

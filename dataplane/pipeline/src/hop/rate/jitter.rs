@@ -8,9 +8,9 @@
 //! ```
 //!
 //! A queue stays until it is drained; jitter returns to the base delay now and then. So the queue
-//! is a minimum over a time, as the standing delay of Copa (NSDI 2018, 2.2), here over as many round
-//! trips as the link needs. And a delivery rate is at most the rate of sending, as in BBR; but only
-//! where there is jitter, because what arrives from a queue at once shows the rate of the link.
+//! is a minimum over a time, as the standing delay of Copa (NSDI 2018, 2.2), here over as many
+//! round trips as the link needs. And a delivery rate is at most the rate of sending, as in BBR,
+//! but only where there is jitter: what arrives from a queue at once shows the rate of the link.
 
 use crate::config::params::Nanos;
 use crate::hop::rate::sample::Sample;

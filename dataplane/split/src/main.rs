@@ -1,0 +1,196 @@
+//! `recoded-split`: TCP connections end at both edges of a tunnel, and their bytes are carried
+//! between as streams of QUIC. So a host meets a short path to its edge, whatever its congestion
+//! control, and the long path is filled by a window that knows the tunnel.
+//!
+//! ```text
+//!  host <-TCP-> near.rs [edge] <- QUIC over the tunnel: link.rs -> [edge] far.rs <-TCP-> server
+//! ```
+//!
+//! Two processes: one, with the rights to do it, sets the rules; the other one, with few rights,
+//! handles connections.
+
+#![forbid(unsafe_code)]
+
+mod carry;
+mod far;
+mod link;
+mod near;
+mod request;
+mod rules;
+mod sandbox;
+mod sockets;
+mod tls;
+mod window;
+
+use clap::Parser;
+use link::Link;
+use rules::Rules;
+use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
+use std::io::{self, Write};
+use std::net::{IpAddr, SocketAddr};
+use std::process::{ExitCode, Stdio};
+use std::sync::Arc;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::net::TcpListener;
+use tokio::process::Command;
+use tokio::signal::unix::{Signal as Waiting, SignalKind, signal};
+use tokio::sync::Semaphore;
+
+/// Smallest MTU of a tunnel assumed if it does not exist yet.
+const MTU_ASSUMED: u16 = 1280;
+
+/// Ends TCP connections at both edges of a tunnel, and carries their bytes between.
+///
+/// Run it at both edges, as root, beside recoded:
+///
+///   recoded-split rec0 --address 10.99.0.1 --peer 10.99.0.2     at one edge
+///   recoded-split rec0 --address 10.99.0.2 --peer 10.99.0.1     at the other one
+///
+/// TCP connections that would leave by the tunnel are then split, those of hosts behind the edge
+/// and of its own programs; addresses stay. UDP and everything else pass as before. A connection
+/// that exists already is not split. See docs/split.md for what is given up.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Arguments {
+    /// Interface of the tunnel
+    tunnel: String,
+    /// Address of this edge in the tunnel
+    #[arg(long)]
+    address: IpAddr,
+    /// Address of the other edge in the tunnel
+    #[arg(long)]
+    peer: IpAddr,
+    /// UDP port at both edges, below 1024: only root may use it
+    #[arg(long, default_value_t = 923, value_parser = clap::value_parser!(u16).range(1..1024))]
+    port: u16,
+    /// User of the process that handles connections, by name or number
+    #[arg(long)]
+    user: Option<String>,
+    /// What is logged: error, warn, info or debug
+    #[arg(long, default_value = "info")]
+    log: tracing::Level,
+    /// The process that handles connections
+    #[arg(long, hide = true)]
+    confined: bool,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    tracing_subscriber::fmt()
+        .with_max_level(arguments.log)
+        .with_writer(io::stderr)
+        .with_target(false)
+        .init();
+    let ended = match check(&arguments) {
+        Err(problem) => Err(problem),
+        Ok(()) => run(&arguments).map_err(|error| error.to_string()),
+    };
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            tracing::error!("{problem}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Has one thread, as the sandbox needs it.
+fn run(arguments: &Arguments) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        if arguments.confined { handle(arguments).await } else { watch(arguments).await }
+    })
+}
+
+fn check(arguments: &Arguments) -> Result<(), String> {
+    let Arguments { tunnel, address, peer, .. } = arguments;
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    if tunnel.is_empty() || tunnel.len() > 15 || !tunnel.bytes().all(is_name) {
+        return Err(format!("{tunnel:?} is no name of an interface"));
+    }
+    if address.is_ipv4() != peer.is_ipv4() {
+        return Err(format!("--address {address} and --peer {peer} are of two families"));
+    }
+    if address == peer {
+        return Err(format!("--address and --peer are both {address}: --peer is the other edge's"));
+    }
+    Ok(())
+}
+
+/// Starts the process that handles connections, sets the rules, and waits for the end of it, or for
+/// a signal.
+async fn watch(arguments: &Arguments) -> io::Result<()> {
+    let mut stop = Stop::new()?;
+    let mut child = Command::new("/proc/self/exe")
+        .args(std::env::args_os().skip(1))
+        .arg("--confined")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let stdout = child.stdout.take().ok_or_else(|| io::Error::other("no pipe"))?;
+    let said = BufReader::new(stdout).lines().next_line().await?;
+    let Some(port) = said.and_then(|said| said.parse::<u16>().ok()) else {
+        let status = child.wait().await?;
+        return Err(io::Error::other(format!("connections cannot be handled ({status})")));
+    };
+    let edge = SocketAddr::new(arguments.address, arguments.port);
+    let rules = Rules::set(&arguments.tunnel, port, edge)?;
+    tracing::info!(tunnel = %arguments.tunnel, "TCP connections that leave by the tunnel are split");
+    let status = tokio::select! {
+        status = child.wait() => status?,
+        () = stop.requested() => {
+            // First, so that new connections pass by themselves.
+            drop(rules);
+            let pid = child.id().and_then(|pid| Pid::from_raw(pid as i32));
+            pid.map(|pid| kill_process(pid, Signal::TERM)).transpose()?;
+            child.wait().await?
+        }
+    };
+    if status.success() { Ok(()) } else { Err(io::Error::other(format!("{status}"))) }
+}
+
+/// Handles connections until a signal.
+async fn handle(arguments: &Arguments) -> io::Result<()> {
+    let mut stop = Stop::new()?;
+    let mtu = std::fs::read_to_string(format!("/sys/class/net/{}/mtu", arguments.tunnel));
+    let mtu = mtu.ok().and_then(|mtu| mtu.trim().parse().ok()).unwrap_or(MTU_ASSUMED);
+    let edge = sockets::edge(SocketAddr::new(arguments.address, arguments.port))?;
+    let listener = TcpListener::from_std(sockets::listener()?)?;
+    let port = listener.local_addr()?.port();
+    sandbox::enter(arguments.user.as_deref())?;
+    // A change of user would undo it.
+    set_parent_process_death_signal(Some(Signal::TERM))?;
+    let peer = SocketAddr::new(arguments.peer, arguments.port);
+    let room = Arc::new(Semaphore::new(link::CONNECTIONS_MAX));
+    let link = Arc::new(Link::open_at(edge, peer, mtu, Arc::clone(&room))?);
+    println!("{port}");
+    io::stdout().flush()?;
+    tokio::select! {
+        () = link.dial() => {}
+        () = link.serve() => {}
+        () = near::take(listener, Arc::clone(&link), room) => {}
+        () = stop.requested() => {}
+    }
+    link.end().await;
+    Ok(())
+}
+
+/// Signals that end a process in order.
+struct Stop {
+    terminate: Waiting,
+    interrupt: Waiting,
+}
+
+impl Stop {
+    fn new() -> io::Result<Stop> {
+        let terminate = signal(SignalKind::terminate())?;
+        Ok(Stop { terminate, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    async fn requested(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Connections of hosts on this side: taken in their servers' place, and requested of the other
+//! edge.
+
+use crate::carry::{self, carry, prepare};
+use crate::link::Link;
+use crate::request::{Answer, Request};
+use socket2::SockRef;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
+
+/// Longest wait for the other edge, and for the answer of the server behind it.
+const PATIENCE: Duration = Duration::from_secs(75);
+
+/// Pause after an error of accepting: descriptors or memory are used up.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Takes connections, without end.
+pub(crate) async fn take(listener: TcpListener, link: Arc<Link>, room: Arc<Semaphore>) {
+    let own = listener.local_addr().map_or(0, |own| own.port());
+    loop {
+        let Ok((socket, host)) = listener.accept().await else {
+            sleep(PAUSE).await;
+            continue;
+        };
+        let server = socket.local_addr();
+        let request = server.map(|server| Request { host: plain(host), server: plain(server) });
+        // One that came here by itself has no server.
+        let request = request.ok().filter(|request| request.server.port() != own);
+        let (Some(request), Ok(place)) = (request, Arc::clone(&room).try_acquire_owned()) else {
+            carry::reset(socket);
+            continue;
+        };
+        let link = Arc::clone(&link);
+        tokio::spawn(async move {
+            connect(socket, request, &link).await;
+            drop(place);
+        });
+    }
+}
+
+/// An address of a socket for both families as that of IPv4, if it is one.
+fn plain(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+async fn connect(socket: TcpStream, request: Request, link: &Link) {
+    let asked = async {
+        prepare(&SockRef::from(&socket))?;
+        let (mut out, mut back) = link.open().await?;
+        request.send(&mut out).await?;
+        let answer = Answer::receive(&mut back).await?;
+        Ok::<_, io::Error>((out, back, answer))
+    };
+    match timeout(PATIENCE, asked).await {
+        Ok(Ok((out, back, Answer::Connected))) => carry(socket, out, back).await,
+        Ok(Ok((_, _, answer))) => {
+            tracing::debug!(host = %request.host, server = %request.server, ?answer, "not connected");
+            carry::reset(socket);
+        }
+        Ok(Err(error)) => {
+            tracing::debug!(server = %request.server, %error, "the other edge has not answered");
+            carry::reset(socket);
+        }
+        Err(_) => carry::reset(socket),
+    }
+}
