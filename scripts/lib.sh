@@ -82,10 +82,17 @@ missing_aarch64_packages() {
 # Its name: later systems have only the one that is not linked statically.
 aarch64_emulator() { command -v qemu-aarch64-static || command -v qemu-aarch64; }
 
-# Debian and Ubuntu packages that make static programs for both architectures.
+# Debian and Ubuntu packages that make static programs for both architectures, and an image.
 missing_static_packages() {
     command -v gcc >/dev/null || printf 'gcc\n'
     missing_aarch64_packages
+}
+
+# Debian and Ubuntu packages that test the image: what runs it, and a second opinion on its layout,
+# which brings the seccomp profile that containers have by default.
+missing_image_packages() {
+    command -v runc >/dev/null || printf 'runc\n'
+    command -v skopeo >/dev/null || printf 'skopeo\n'
 }
 
 # fetch_sysroot ARCHITECTURE FOLDER PACKAGE...: unpacks packages into a folder, once, with lists of
