@@ -82,6 +82,40 @@ missing_aarch64_packages() {
 # Its name: later systems have only the one that is not linked statically.
 aarch64_emulator() { command -v qemu-aarch64-static || command -v qemu-aarch64; }
 
+# Debian and Ubuntu packages that make static programs for both architectures, and an image.
+missing_static_packages() {
+    command -v gcc >/dev/null || printf 'gcc\n'
+    missing_aarch64_packages
+}
+
+# Debian and Ubuntu packages that test the image: what runs it, and a second opinion on its layout,
+# which brings the seccomp profile that containers have by default.
+missing_image_packages() {
+    command -v runc >/dev/null || printf 'runc\n'
+    command -v skopeo >/dev/null || printf 'skopeo\n'
+}
+
+# fetch_sysroot ARCHITECTURE FOLDER PACKAGE...: unpacks packages into a folder, once, with lists of
+# packages of its own, so that this machine keeps its architectures.
+fetch_sysroot() {
+    local architecture=$1 sysroot=$2 apt package
+    shift 2
+    [ ! -e "$sysroot/complete" ] || return 0
+    apt=$sysroot/apt
+    mkdir -p "$apt/state/lists/partial" "$apt/cache/archives/partial"
+    : >"$apt/status"
+    local options=(-qq -o "APT::Architecture=$architecture" -o "APT::Architectures=$architecture"
+        -o "Dir::State=$apt/state" -o "Dir::State::status=$apt/status" -o "Dir::Cache=$apt/cache"
+        -o APT::Sandbox::User= -o Acquire::Languages=none)
+    say "fetching for $architecture: $*"
+    apt-get "${options[@]}" update
+    (cd "$apt" && apt-get "${options[@]}" download "$@")
+    for package in "$apt"/*.deb; do
+        dpkg-deb --extract "$package" "$sysroot"
+    done
+    : >"$sysroot/complete"
+}
+
 # Installs those of the packages that `$1` lists as missing, and says which. Without root it can
 # only name them.
 install_packages() {
@@ -167,6 +201,15 @@ as_user() {
     else
         runuser -u "$user" -- env HOME="$(getent passwd "$user" | cut -d: -f6)" PATH="$PATH" "$@"
     fi
+}
+
+workspace_version() {
+    sed -n '/^\[workspace.package\]/,/^$/s/^version = "\(.*\)"/\1/p' Cargo.toml
+}
+
+# The time in archives: that of the last commit, so that the same sources give the same bytes.
+source_date() {
+    printf %s "${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || printf 0)}"
 }
 
 target_folder() { printf '%s' "${CARGO_TARGET_DIR:-target}"; }

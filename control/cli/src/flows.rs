@@ -101,6 +101,7 @@ pub fn wire_ratio(flow: &Flow) -> Option<f64> {
 }
 
 /// That ratio, and the packets per symbol required in theory.
+#[cfg_attr(not(feature = "top"), allow(dead_code, reason = "shown by top"))]
 pub fn ratio(flow: &Flow) -> String {
     match (wire_ratio(flow), flow.overhead_theory) {
         (None, None) => "-".into(),

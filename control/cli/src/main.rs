@@ -52,6 +52,7 @@ mod show_json;
 
 mod table;
 
+#[cfg_attr(not(feature = "top"), path = "top_absent.rs")]
 mod top;
 
 mod trace;

@@ -3,10 +3,11 @@
 use crate::config::{self, Backend, Config};
 use crate::keys::Keys;
 use crate::node;
-use recoded_host::{HostPlan, Link, Network, Sockets};
+use recoded_host::{Finding, HostPlan, Level, Link, Network, Sockets};
 use recoded_runtime::topology::Topology;
 use recoded_runtime::{
-    Interface, UDP_SOCKET_BYTES, ip_packet_bytes_max, why_udp, worker_memory_bytes,
+    HAS_AF_XDP, Interface, NO_AF_XDP, NO_AF_XDP_CURE, UDP_SOCKET_BYTES, ip_packet_bytes_max,
+    why_udp, worker_memory_bytes,
 };
 use std::net::IpAddr;
 use std::os::unix::net::UnixStream;
@@ -52,6 +53,19 @@ pub fn plan(config: &Config) -> HostPlan {
     }
 }
 
+/// A finding for each link that requires AF_XDP sockets, if this build has none.
+pub fn not_built(config: &Config) -> Vec<Finding> {
+    let links = config.links.iter().filter(|link| !HAS_AF_XDP && link.backend == Backend::Xdp);
+    let found = links.map(|link| Finding {
+        level: Level::Error,
+        subject: format!("link {}", link.name),
+        cause: NO_AF_XDP.to_owned(),
+        cure: NO_AF_XDP_CURE.to_owned(),
+        mend: Vec::new(),
+    });
+    found.collect()
+}
+
 /// Whether a link may get AF_XDP sockets, as far as is known before the daemon starts.
 pub fn may_use_xdp(config: &Config) -> bool {
     let topology = node::topology(config, Keys::none(config));
@@ -64,6 +78,7 @@ fn sockets(link: &config::Link, index: usize, topology: &Topology) -> Sockets {
     match link.backend {
         Backend::Xdp => Sockets::Xdp,
         Backend::Udp => Sockets::Udp,
+        Backend::Auto if !HAS_AF_XDP => Sockets::Udp,
         Backend::Auto => match Interface::query(&link.interface) {
             Ok(interface) if why_udp(topology, index, &interface).is_some() => Sockets::Udp,
             _ => Sockets::Either,

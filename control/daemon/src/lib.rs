@@ -12,6 +12,8 @@ pub mod keys;
 
 pub mod check;
 
+pub mod memory;
+
 pub mod live;
 
 pub mod state;

@@ -10,7 +10,6 @@ mod confined;
 mod health;
 mod journal;
 mod manual;
-mod memory;
 mod resolver;
 mod signals;
 mod standby;
@@ -30,6 +29,7 @@ use recoded::dataplane::Observation;
 use recoded::keys::{Keys, KeysError};
 use recoded::lifecycle::EXIT_AGAIN;
 use recoded::log_limit::LogLimit;
+use recoded::memory;
 use recoded::metrics::MetricsError;
 use recoded::node;
 use recoded::predecessor::{self, LockError};
@@ -279,6 +279,7 @@ fn say_unknown(config: &Config) {
 fn check_host(config: &Config) -> Result<(), Failure> {
     let unknown = config.named.iter().filter(|named| !named.trouble.is_empty());
     let mut findings: Vec<recoded_host::Finding> = unknown.map(waits_for_name).collect();
+    findings.extend(check::not_built(config));
     findings.extend(recoded_host::check(&check::plan(config))?);
     for recoded_host::Finding { level, subject, cause, cure, .. } in &findings {
         println!("{}: {subject}: {cause}: {cure}", level.name());

@@ -68,6 +68,13 @@ impl Memory {
         self.groups().filter_map(|group| number(&group.join("memory.max")).ok()).min()
     }
 
+    /// Bytes of the machine, or the smallest limit of the group and its ancestors. `None` if
+    /// unknown.
+    pub fn total(&self) -> Option<u64> {
+        let machine = field(Path::new("/proc/meminfo"), "MemTotal:").map(|kib| kib << 10);
+        self.limit().into_iter().chain(machine).min()
+    }
+
     fn groups(&self) -> impl Iterator<Item = &Path> {
         self.group.iter().flat_map(|group| group.ancestors())
     }

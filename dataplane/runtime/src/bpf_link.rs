@@ -1,58 +1,20 @@
 //! Descriptors of the `bpf_link`s that hold XDP programs on interfaces: a program stays while one
 //! of them is open, in any process.
 //!
-//! aya does not expose its own descriptor, so further ones are found among those of this process,
-//! by Linux's description of each (`/proc/self/fdinfo`).
+//! They are found among the descriptors of this process, by Linux's description of each
+//! (`/proc/self/fdinfo`).
 
 use crate::channel::Channel;
-use aya::programs::links::FdLink;
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-
-/// The link that holds a program.
-pub(crate) enum BpfLink {
-    /// A descriptor that can be shared.
-    Open(OwnedFd),
-    /// Only aya has a descriptor, as Linux gave no other: the program ends with this process.
-    Alone {
-        /// Open while this is.
-        _link: FdLink,
-    },
-}
+use std::time::Duration;
 
 /// Programs that a process leaves attached for its successor (`execve`), which replaces them: by
 /// Linux's index of the interface.
 #[derive(Debug, Default)]
 pub struct LeftPrograms(BTreeMap<u32, OwnedFd>);
-
-impl BpfLink {
-    pub(crate) fn new(link: FdLink, interface: &str) -> BpfLink {
-        let id = link.info().map_err(io::Error::other).map(|info| info.id());
-        let found = id.and_then(|id| {
-            let mut found = find(|facts| facts.id == id)?;
-            found.pop().ok_or_else(|| io::ErrorKind::NotFound.into())
-        });
-        match found {
-            Ok((_, link)) => BpfLink::Open(link),
-            Err(error) => {
-                tracing::warn!(
-                    %error,
-                    interface,
-                    "packets of this interface will not flow on without the supervisor"
-                );
-                BpfLink::Alone { _link: link }
-            }
-        }
-    }
-
-    /// A further descriptor, if there can be one.
-    pub(crate) fn share(&self) -> Option<OwnedFd> {
-        let BpfLink::Open(link) = self else { return None };
-        link.try_clone().ok()
-    }
-}
 
 impl LeftPrograms {
     /// The links that this process has descriptors of.
@@ -93,17 +55,22 @@ impl LeftPrograms {
     }
 }
 
+/// Time for programs and queues of a killed dataplane process to leave an interface: Linux takes
+/// some tens of milliseconds to clean up after it, seconds on a busy machine. Giving up earlier
+/// leaves the node without packets, or rolls a reload back.
+pub(crate) const KILLED_RETRY: Duration = Duration::from_secs(5);
+
 /// Linux's description of a `bpf_link` descriptor.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-struct Facts {
+pub(crate) struct Facts {
     /// Linux's number of the link.
-    id: u32,
+    pub(crate) id: u32,
     /// Linux's index of the interface; 0 if that is gone.
     interface: u32,
 }
 
 /// Further descriptors of this process's XDP links, one for each link.
-fn find(is_wanted: impl Fn(Facts) -> bool) -> io::Result<Vec<(Facts, OwnedFd)>> {
+pub(crate) fn find(is_wanted: impl Fn(Facts) -> bool) -> io::Result<Vec<(Facts, OwnedFd)>> {
     let ourselves = pidfd_open(getpid(), PidfdFlags::empty())?;
     let mut found: Vec<(Facts, OwnedFd)> = Vec::new();
     for entry in std::fs::read_dir("/proc/self/fdinfo")?.flatten() {

@@ -7,13 +7,14 @@
 //! copies every AF_XDP packet, but carries UDP packets 64 KiB at a time (`bench edge`). Between
 //! links, AF_XDP still relays more packets than UDP sockets (`bench relay`).
 
-use crate::attach::{Attachment, Loaded};
+use crate::attach::Attachment;
 use crate::bpf_link::LeftPrograms;
 use crate::capabilities::missing_capabilities;
 use crate::error::StartError;
 use crate::netlink::{Interface, Netlink};
 use crate::topology::{Backend, Topology};
-use recoded_xsk::{ModePreference, XdpMode};
+use crate::xdp::Loaded;
+use recoded_xsk::{HAS_AF_XDP, ModePreference, NO_AF_XDP, XdpMode};
 
 /// A prepared backend of a link.
 pub(crate) enum Prepared {
@@ -82,7 +83,7 @@ impl Prepared {
         };
         let interface = &topology.links[link].interface;
         let is_open = topology.links[link].backend == Backend::Auto;
-        let attached = loaded.attach(topology.xdp_mode, netlink, left);
+        let attached = loaded.attach(topology.xdp_mode, netlink, left).map(Attachment::here);
         let attached = attached.and_then(|attachment| refuse_members(attachment, netlink));
         match attached {
             Ok(mut attachment)
@@ -139,6 +140,9 @@ pub(crate) fn settled(topology: &Topology, attachments: &[Attachment]) -> Topolo
 /// The reason why a link with `backend = "auto"` on this interface gets UDP sockets without trying
 /// AF_XDP; `None` if AF_XDP is tried.
 pub fn why_udp(topology: &Topology, link: usize, interface: &Interface) -> Option<String> {
+    if !HAS_AF_XDP {
+        return Some(NO_AF_XDP.to_owned());
+    }
     if let Some(reason) = no_ethernet(interface) {
         return Some(reason);
     }

@@ -14,6 +14,7 @@
 //! ```
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(feature = "xdp"), allow(dead_code, reason = "for XDP alone"))]
 
 pub mod topology;
 
@@ -27,7 +28,8 @@ mod suspension;
 
 mod attach;
 
-mod program_owner;
+#[cfg_attr(not(feature = "xdp"), path = "xdp_absent.rs")]
+mod xdp;
 
 mod choice;
 
@@ -150,7 +152,9 @@ pub use recoded_offload as offload;
 /// Keys, for code that reads them.
 pub use recoded_secure as secure;
 /// The parts of `xsk` that the control side needs; it must not depend on that crate.
-pub use recoded_xsk::{FrameGauge, FrameSize, ModePreference, SocketStatistics};
+pub use recoded_xsk::{
+    FrameGauge, FrameSize, HAS_AF_XDP, ModePreference, NO_AF_XDP, NO_AF_XDP_CURE, SocketStatistics,
+};
 pub use report::RuntimeReport;
 pub use reserve::Reserve;
 pub use resources::Resources;

@@ -5,7 +5,8 @@
 //! then belong to another process ([`crate::privileged`]), and sockets are opened once. No thread
 //! is started here, so that whatever confines this thread confines them all.
 
-use crate::attach::{Attachment, KILLED_RETRY};
+use crate::attach::Attachment;
+use crate::bpf_link::KILLED_RETRY;
 use crate::capabilities::{TUNNEL_CAPABILITY, missing_capabilities};
 use crate::choice::{self, CONFIGURED, settled};
 use crate::error::StartError;
@@ -23,7 +24,7 @@ use crate::sockets::{Refused, WorkerResources, enter_sockets, open_workers, queu
 use crate::topology::{Backend, LinkConfig, Topology};
 use crate::tunnel::{self, Tunnel, TunnelPlan, Tunnels};
 use crate::wake::Waker;
-use recoded_xsk::{ActiveMode, FrameSize, Queues, SocketMode, XskError};
+use recoded_xsk::{ActiveMode, FrameSize, HAS_AF_XDP, Queues, SocketMode, XskError};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
@@ -382,6 +383,9 @@ fn without_sockets(config: &LinkConfig, attachment: &Attachment) -> LinkMode {
 /// Checks all capabilities at once, so that one message names every missing one. UDP sockets need
 /// none, tunnels one.
 pub(crate) fn check_capabilities(topology: &Topology) -> Result<(), StartError> {
+    if topology.needs_xdp() && !HAS_AF_XDP {
+        return Err(XskError::NotBuilt.into());
+    }
     let missing = missing_capabilities();
     if topology.needs_xdp() && !missing.is_empty() {
         return Err(StartError::NotPermitted { missing: missing.join(", ") });

@@ -2,6 +2,13 @@
 
 use std::{error::Error, io};
 
+/// The cause of [`XskError::NotBuilt`].
+pub const NO_AF_XDP: &str = "this build of recoded has UDP sockets only";
+
+/// Its cure.
+pub const NO_AF_XDP_CURE: &str =
+    "set backend = \"udp\" in each [[link]], or install the Debian package, which has AF_XDP";
+
 /// Why a UMEM or a socket could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum XskError {
@@ -48,6 +55,10 @@ pub enum XskError {
         /// The queue, counted from 0.
         queue: u32,
     },
+
+    /// This program was built without AF_XDP.
+    #[error("{NO_AF_XDP}: {NO_AF_XDP_CURE}")]
+    NotBuilt,
 
     /// Linux was built without AF_XDP.
     #[error(

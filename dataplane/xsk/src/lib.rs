@@ -22,6 +22,10 @@
 //! Not here: attaching the XDP program and putting sockets into its map (`dataplane/runtime`); only
 //! [`replace_program`], which aya lacks a call for, and [`end_with_descriptors`], which tun-rs
 //! lacks. The only crate that uses xsk-rs, and the only one on the path with `unsafe`.
+//!
+//! Without the feature `xdp`, [`af_xdp`] is a stand-in that opens nothing and needs no C library.
+
+#![cfg_attr(not(feature = "xdp"), allow(dead_code, reason = "for AF_XDP alone"))]
 
 pub mod error;
 
@@ -29,28 +33,25 @@ pub mod mode;
 
 pub mod ledger;
 
-mod descriptor;
-
 pub mod umem;
 
 mod registry;
 
-mod bind;
+mod burst;
 
-pub mod socket;
-
-mod program;
+#[cfg_attr(not(feature = "xdp"), path = "absent.rs")]
+mod af_xdp;
 
 mod queues;
 
 mod tun;
 
-pub use error::XskError;
+pub use af_xdp::{HAS_AF_XDP, Socket, replace_program};
+pub use burst::{BURST_FRAMES_MAX, Received};
+pub use error::{NO_AF_XDP, NO_AF_XDP_CURE, XskError};
 pub use ledger::FrameGauge;
 pub use mode::{ActiveMode, ModePreference, SocketMode, XdpMode};
-pub use program::replace_program;
 pub use queues::{Ethtool, Queues};
 pub use recoded_counters::link::SocketStatistics;
-pub use socket::{BURST_FRAMES_MAX, Received, Socket};
 pub use tun::end_with_descriptors;
 pub use umem::{FrameSize, Umem};

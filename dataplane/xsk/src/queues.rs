@@ -94,10 +94,11 @@ impl Ethtool {
             ifr_name: name,
             ifr_ifru: libc::__c_anonymous_ifr_ifru { ifru_data: (&raw mut channels).cast() },
         };
+        // Each C library has a type of its own for it.
+        let command = libc::SIOCETHTOOL as libc::Ioctl;
         // SAFETY: the request and the structure that it points to live until the call returns, and
         // Linux writes no more to the latter than the command's structure has.
-        let answer =
-            unsafe { libc::ioctl(self.0.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) };
+        let answer = unsafe { libc::ioctl(self.0.as_raw_fd(), command, &raw mut request) };
         if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(channels) }
     }
 }

@@ -19,18 +19,14 @@ use std::{
     alloc::{Layout, alloc_zeroed, dealloc},
     mem::MaybeUninit,
     num::NonZeroU32,
-    ptr::{self, NonNull},
+    ptr::NonNull,
     slice,
 };
 
 use recoded_wire::frames::{FrameId, Frames, GATHER_MAX, Span};
-use xsk_rs::{
-    FrameDesc,
-    config::{FrameSize as ChunkSize, QueueSize, UmemConfig},
-};
 
 use crate::{
-    descriptor::Descriptors,
+    af_xdp::Shared,
     error::XskError,
     ledger::{FrameGauge, Ledger},
     registry::Registry,
@@ -115,7 +111,6 @@ const FRAMES_MAX: u32 = 1 << 22;
 pub struct Umem {
     memory: Memory,
     pub(crate) ledger: Ledger,
-    pub(crate) descriptors: Descriptors,
     /// Sockets opened so far.
     pub(crate) registry: Registry,
     base: NonNull<u8>,
@@ -129,7 +124,7 @@ pub struct Umem {
 #[derive(Debug)]
 enum Memory {
     /// Mapped and registered with Linux by xsk-rs.
-    Shared(xsk_rs::Umem),
+    Shared(Shared),
     /// Private memory; freed with this value.
     Unshared(#[allow(dead_code, reason = "held until the end")] Unshared),
 }
@@ -184,12 +179,8 @@ impl Umem {
             return Err(XskError::FrameSize(size.bytes()));
         }
         let count = check_count(frames)?;
-        let descriptors = Descriptors::probe().ok_or(XskError::UnknownDescriptor)?;
-        let (xsk, descs) = xsk_rs::Umem::new(config(size)?, count, false).map_err(|error| {
-            XskError::from_umem(crate::error::os_error(&error), frames, size.bytes())
-        })?;
-        let first = descs.first().ok_or(XskError::UnknownDescriptor)?;
-        Ok(Umem::over(base(&xsk, first), Memory::Shared(xsk), frames, size, descriptors))
+        let shared = Shared::map(count, size)?;
+        Ok(Umem::over(shared.base, Memory::Shared(shared), frames, size))
     }
 
     /// Allocates `frames` frames for sockets of other kinds; no AF_XDP socket can be opened on
@@ -199,22 +190,14 @@ impl Umem {
     /// [`XskError::MemoryLimit`] or [`XskError::FrameCount`].
     pub fn unshared(frames: u32, size: FrameSize) -> Result<Umem, XskError> {
         check_count(frames)?;
-        let descriptors = Descriptors::probe().ok_or(XskError::UnknownDescriptor)?;
         let memory = Unshared::new(frames, size)?;
-        Ok(Umem::over(memory.base, Memory::Unshared(memory), frames, size, descriptors))
+        Ok(Umem::over(memory.base, Memory::Unshared(memory), frames, size))
     }
 
-    fn over(
-        base: NonNull<u8>,
-        memory: Memory,
-        frames: u32,
-        size: FrameSize,
-        descriptors: Descriptors,
-    ) -> Umem {
+    fn over(base: NonNull<u8>, memory: Memory, frames: u32, size: FrameSize) -> Umem {
         Umem {
             memory,
             ledger: Ledger::new(frames),
-            descriptors,
             registry: Registry::default(),
             base,
             size,
@@ -223,10 +206,10 @@ impl Umem {
         }
     }
 
-    /// The UMEM that AF_XDP sockets share; `None` if there can be none.
-    pub(crate) fn xsk(&self) -> Option<&xsk_rs::Umem> {
+    /// The memory that AF_XDP sockets share; `None` if there can be none.
+    pub(crate) fn shared(&self) -> Option<&Shared> {
         match &self.memory {
-            Memory::Shared(xsk) => Some(xsk),
+            Memory::Shared(shared) => Some(shared),
             Memory::Unshared(_) => None,
         }
     }
@@ -458,26 +441,4 @@ fn check_count(frames: u32) -> Result<NonZeroU32, XskError> {
     NonZeroU32::new(frames)
         .filter(|_| (FRAMES_MIN..=FRAMES_MAX).contains(&frames))
         .ok_or(XskError::FrameCount { frames, min: FRAMES_MIN, max: FRAMES_MAX })
-}
-
-fn config(size: FrameSize) -> Result<UmemConfig, XskError> {
-    let refused = |_| XskError::UnknownDescriptor;
-    let entries = QueueSize::new(RING_ENTRIES).map_err(|_| XskError::UnknownDescriptor)?;
-    UmemConfig::builder()
-        .frame_size(ChunkSize::new(u32::from(size.0)).map_err(|_| XskError::UnknownDescriptor)?)
-        .fill_queue_size(entries)
-        .comp_queue_size(entries)
-        .build()
-        .map_err(refused)
-}
-
-/// First byte of the UMEM; xsk-rs only shows the part that `first` describes.
-fn base(xsk: &xsk_rs::Umem, first: &FrameDesc) -> NonNull<u8> {
-    // SAFETY: `first` was made by this UMEM, no socket exists yet, and the view is empty.
-    let view = unsafe { xsk.data(first) };
-    let address = view.contents().as_ptr().addr() - first.addr();
-    // The mapping came from C and its address was passed to C: its provenance is exposed. A pointer
-    // derived from the (empty) view would give no access to the bytes around it.
-    let base = ptr::with_exposed_provenance_mut::<u8>(address);
-    NonNull::new(base).expect("a mapping does not start at address zero")
 }

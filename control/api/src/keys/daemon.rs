@@ -49,7 +49,8 @@ pub const DAEMON: Table = Table {
             default: Is("16384"),
             meaning: "Packet buffers per worker, locked in memory; raise it when send_failed, \
                 ingress_dropped or generations_evicted of flows grow. Links with an MTU above 1778 \
-                have larger ones, and 8192 of them by default, above 3826 4096.",
+                have larger ones, and 8192 of them by default, above 3826 4096. Below 256 MiB of \
+                memory, the default is a quarter.",
             ..KEY
         },
         Key {
@@ -82,7 +83,8 @@ pub const DAEMON: Table = Table {
             values: Other("a size of 4 MiB to 1024 GiB", r#""2 GiB""#),
             default: Is(r#""512 MiB""#),
             meaning: "What may be allocated for packets and flows; raise it when a file or a live \
-                change is refused for needing more.",
+                change is refused for needing more. Below 256 MiB of memory, the default is a \
+                quarter of that, and at least 32 MiB.",
             ..KEY
         },
         Key {
@@ -134,7 +136,8 @@ pub const DAEMON: Table = Table {
             default: Is("true"),
             meaning: "Whether a process waits to take over from the one that sees packets when that \
                 is killed, hangs, or reads another configuration: a shorter gap, for twice the \
-                frames. With UDP sockets alone there is none.",
+                frames. With UDP sockets alone there is none. Below 256 MiB of memory, the default \
+                is false.",
             ..KEY
         },
         Key {

@@ -19,6 +19,7 @@ mod ssh;
 mod start;
 mod status;
 mod trace;
+#[cfg_attr(not(feature = "web"), path = "web_absent.rs")]
 mod web;
 
 pub use web::WebError;

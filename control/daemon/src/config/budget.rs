@@ -52,9 +52,9 @@ pub struct Base<'a> {
 }
 
 /// Reads `memory`.
-pub fn read(reader: &mut Reader<'_>) -> u64 {
+pub fn read(reader: &mut Reader<'_>) -> Option<u64> {
     let rule = "it is a size of 4 MiB to 1024 GiB, such as \"512 MiB\" or \"2 GiB\"";
-    reader.text("memory", rule, parse).unwrap_or(MEMORY_DEFAULT)
+    reader.text("memory", rule, parse)
 }
 
 /// Parses `512 MiB`, and `512M` as systemd writes it.
@@ -290,6 +290,9 @@ mod tests {
         assert_eq!(windows(&config), vec![32_768; 20]);
         let config = parse(&hub(1, "memory = \"64 MiB\"\nframes = 4096\n", "")).expect("it fits");
         assert_eq!(windows(&config), [8192]);
+        // Of 64 MB of memory, the least budget.
+        let config = parse(&hub(1, "memory = \"32 MiB\"\nframes = 4096\n", "")).expect("it fits");
+        assert_eq!(windows(&config), [1024]);
     }
 
     #[test]

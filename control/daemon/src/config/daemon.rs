@@ -5,6 +5,7 @@ use super::document::Section;
 use super::error::ConfigError;
 use super::reader::{Reader, shown, unicast};
 use super::refuse_duplicates;
+use super::small::Defaults;
 use super::{Backend, Daemon, EngineChoice, Idle, Link, Sandbox, Tunnel, XdpMode};
 use recoded_api::keys;
 use recoded_fpga::CARD_RULE;
@@ -71,6 +72,7 @@ fn frames_of(size: FrameSize) -> u32 {
 
 /// Reads `[daemon]`.
 pub fn daemon(section: &Section, frame_size: FrameSize, errors: &mut Vec<ConfigError>) -> Daemon {
+    let defaults = Defaults::here();
     let mut reader = Reader::new(section, 0, errors);
     reader.known(&keys::DAEMON);
     let socket = reader.text("socket", "an absolute path of at most 107 bytes", |text| {
@@ -93,7 +95,7 @@ pub fn daemon(section: &Section, frame_size: FrameSize, errors: &mut Vec<ConfigE
             .unwrap_or(Idle::Adaptive),
         frames: frames
             .and_then(|frames| u32::try_from(frames).ok())
-            .unwrap_or(frames_of(frame_size)),
+            .unwrap_or(frames_of(frame_size) / defaults.frames_part),
         port: port.and_then(|port| u16::try_from(port).ok()).unwrap_or(DEFAULT_PORT),
         xdp_mode: reader
             .choice(
@@ -106,13 +108,13 @@ pub fn daemon(section: &Section, frame_size: FrameSize, errors: &mut Vec<ConfigE
             .integer("generations", 2..=4096, "a flow holds 2 to 4096 generations")
             .and_then(|generations| usize::try_from(generations).ok())
             .unwrap_or(256),
-        memory: budget::read(&mut reader),
+        memory: budget::read(&mut reader).unwrap_or(defaults.memory),
         engine: reader.choice("engine", &EngineChoice::NAMES, ENGINE_RULE).unwrap_or_default(),
         fpga: reader.text("fpga", CARD_RULE, |text| text.parse().ok()),
         metrics: reader.text("metrics", METRICS_RULE, metrics),
         private_key,
         auth,
-        standby: reader.truth("standby").unwrap_or(true),
+        standby: reader.truth("standby").unwrap_or(defaults.standby),
         sandbox: reader
             .choice("sandbox", &SANDBOX, "it is \"on\" or \"off\"")
             .unwrap_or(Sandbox::On),

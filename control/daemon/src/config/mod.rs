@@ -27,6 +27,8 @@ pub mod daemon;
 
 pub mod budget;
 
+pub mod small;
+
 mod engine;
 
 pub mod flow;

@@ -66,10 +66,13 @@ fn allowed() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
         libc::SYS_fcntl,
         one_of(1, &[libc::F_GETFL, libc::F_SETFL, libc::F_GETFD, libc::F_DUPFD_CLOEXEC])?,
     );
-    let unblock = vec![bits(1, u32::MAX.into(), libc::FIONBIO)?];
+    let unblock = vec![bits(1, u32::MAX.into(), FIONBIO)?];
     rules.insert(libc::SYS_ioctl, unblock);
     Ok(rules)
 }
+
+/// Makes a descriptor non-blocking. Each C library has a type of its own for it.
+const FIONBIO: u64 = 0x5421;
 
 /// Calls needed for packets, timers, threads, the control socket, memory and shutdown.
 const ALLOWED: &[i64] = &[
@@ -138,6 +141,8 @@ const ALLOWED: &[i64] = &[
     libc::SYS_rt_sigreturn,
     libc::SYS_sigaltstack,
     libc::SYS_tgkill,
+    // musl ends a process by it.
+    libc::SYS_tkill,
     // The next filter.
     libc::SYS_seccomp,
     #[cfg(target_arch = "x86_64")]

@@ -173,9 +173,9 @@ fn bind(umem: &Umem, place: QueueBinding<'_>, mode: SocketMode) -> Result<Rings,
         .bind_flags(copying | BindFlags::XDP_USE_NEED_WAKEUP)
         .build();
     // The error for a descriptor that is not a UMEM.
-    let memory = umem.xsk().ok_or_else(|| io::Error::from_raw_os_error(libc::ENOTSOCK))?;
+    let memory = umem.shared().ok_or_else(|| io::Error::from_raw_os_error(libc::ENOTSOCK))?;
     // SAFETY: the one condition, that libxdp be inhibited from loading a program, is met.
-    let (tx, rx, shared) = unsafe { xsk_rs::Socket::new(config, memory, &name, place.queue) }
+    let (tx, rx, shared) = unsafe { xsk_rs::Socket::new(config, &memory.xsk, &name, place.queue) }
         .map_err(|error| os_error(&error))?;
     // No rings of its own: this UMEM already has a socket on the same queue.
     let (fill, completion) = shared.ok_or_else(|| io::Error::from_raw_os_error(libc::EBUSY))?;

@@ -22,19 +22,16 @@ use recoded_counters::link::SocketStatistics;
 use recoded_wire::frames::{FrameId, Frames};
 use xsk_rs::{CompQueue, FillQueue, FrameDesc, RxQueue, TxQueue};
 
-use crate::{
+use super::{
     bind::{QueueBinding, active_mode, bind_best, raise_tx_budget},
+    descriptor::Descriptors,
+};
+use crate::{
+    burst::{BURST_FRAMES_MAX, Received},
     error::XskError,
     mode::{ModePreference, SocketMode, XdpMode},
     umem::{RING_ENTRIES, Umem},
 };
-
-/// Most packets that one [`Socket::receive`] returns.
-///
-/// Enough to spread the cost of a ring poll over many packets. Few enough that the first of a burst
-/// does not wait long for the last, and that headers of the whole burst stay in the first-level
-/// cache.
-pub const BURST_FRAMES_MAX: usize = 256;
 
 /// The part of all frames that primes a fill ring in `open`. Small, because sockets that are opened
 /// later take their share from the same frames; `receive` lends the rest of it.
@@ -49,17 +46,6 @@ const KICKS_MAX: u32 = RING_ENTRIES / 32;
 /// Bytes of an Ethernet header, the minimum of a packet.
 const ETHERNET_BYTES: usize = 14;
 
-/// A received packet; its owner holds one reference to its frame.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct Received {
-    /// The frame.
-    pub frame: FrameId,
-    /// Where the Ethernet header begins, counted from the start of the frame.
-    pub offset: u16,
-    /// Bytes of the packet, Ethernet header included.
-    pub len: u16,
-}
-
 /// An AF_XDP socket on one queue of an interface.
 pub struct Socket {
     interface: String,
@@ -71,6 +57,7 @@ pub struct Socket {
     fill: FillQueue,
     completion: CompQueue,
     mode: SocketMode,
+    descriptors: Descriptors,
     /// Frames lent to Linux through this socket and not received yet.
     lent: u32,
     /// Entries of the transmit ring.
@@ -144,6 +131,7 @@ impl Socket {
         xdp: XdpMode,
     ) -> Result<(Socket, SocketMode, String), XskError> {
         let QueueBinding { interface, queue, transmit_entries, .. } = place;
+        let descriptors = Descriptors::probe().ok_or(XskError::UnknownDescriptor)?;
         let (rings, reason) = bind_best(umem, place, preference, xdp)?;
         let (tx, rx, fill, completion) = rings;
         raise_tx_budget(rx.fd().as_raw_fd());
@@ -158,6 +146,7 @@ impl Socket {
             fill,
             completion,
             mode,
+            descriptors,
             lent: 0,
             transmit_entries,
             is_starved: false,
@@ -256,7 +245,7 @@ impl Socket {
             }
         }
         umem.ledger.begin_transmit(frame.0);
-        self.staged.push(umem.descriptors.at(umem.address(frame) + start, bytes));
+        self.staged.push(self.descriptors.at(umem.address(frame) + start, bytes));
         self.room -= 1;
         self.pending += 1;
         true
@@ -360,7 +349,7 @@ impl Socket {
             let burst = left.min(self.scratch.len());
             for place in &mut self.scratch[..burst] {
                 let Some(frame) = umem.ledger.lend() else { unreachable!("`lendable` are free") };
-                *place = umem.descriptors.at(umem.address(FrameId(frame)), 0);
+                *place = self.descriptors.at(umem.address(FrameId(frame)), 0);
             }
             // SAFETY: the frames belong to the socket's UMEM and the ledger counts them as lent, so
             // they are not accessed until they are received.
