@@ -92,6 +92,8 @@ mod memory;
 
 mod keyring;
 
+mod mailbox;
+
 mod keyer;
 
 mod planning;

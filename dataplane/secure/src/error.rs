@@ -108,4 +108,7 @@ pub enum Refused {
     /// Initiations come too fast.
     #[error("too soon after the last one")]
     TooSoon,
+    /// The neighbour that brought the message brought too many that failed.
+    #[error("the neighbour brings too many messages that are refused")]
+    TooMany,
 }
