@@ -17,6 +17,7 @@ use crate::mailbox::Inbox;
 use crate::memory::Memory;
 use crate::roaming::{LinkAddress, Movers};
 use crate::shared::{Clock, Shared};
+use crate::suspension::BootClock;
 use crate::talk::Talk;
 use crate::topology::Topology;
 use crossbeam::channel::RecvTimeoutError;
@@ -77,7 +78,8 @@ const REPORT_NANOS: u64 = SECOND / 20;
 pub(crate) struct Keyer {
     shared: Arc<Shared>,
     keyring: Arc<Keyring>,
-    clock: Clock,
+    /// Keys also age while the box sleeps.
+    clock: BootClock,
     gate: Option<Gate>,
     /// By `PeerId`; `None` if the configuration has no key for it.
     hops: Vec<Option<Party<HopKeys>>>,
@@ -119,7 +121,7 @@ impl Keyer {
         let mut keyer = Keyer {
             shared,
             keyring,
-            clock,
+            clock: BootClock::beside(clock),
             gate: None,
             hops: topology.hops.iter().map(|_| None).collect(),
             edges: Vec::new(),

@@ -176,3 +176,24 @@ fn neighbour_that_floods_a_relay_with_handshakes_leaves_room_for_the_other_direc
     std::iter::repeat_with(others).take(999).for_each(drop);
     assert!(keyer.keyring.outgoing.len() <= keyer.keyring.outgoing.capacity() / 2);
 }
+
+/// Keys aged by a clock that stops while the box sleeps.
+#[test]
+fn keys_end_while_the_box_sleeps() {
+    let mut keyer = keyer();
+    deliver(&mut keyer, UPSTREAM, SINK, &initiation(2, 1));
+    deliver(&mut keyer, UPSTREAM, GROUP, &group_message());
+    deliver(&mut keyer, UPSTREAM, RELAYED, &grant(1));
+    let keys = |keyer: &Keyer| {
+        let edges = keyer.rings().edges.iter().map(|(_, ring)| ring.epochs().count()).sum();
+        [edges, keyer.columns.held().len()]
+    };
+    keyer.poll().unwrap();
+    assert_eq!(keys(&keyer), [2, 1]);
+    keyer.clock = keyer.clock.after(Duration::from_secs(100));
+    keyer.poll().unwrap();
+    assert_eq!(keys(&keyer)[0], 2, "not for long");
+    keyer.clock = keyer.clock.after(Duration::from_secs(3600));
+    keyer.poll().unwrap();
+    assert_eq!(keys(&keyer), [0, 0]);
+}
