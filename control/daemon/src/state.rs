@@ -379,8 +379,10 @@ fn rank_ratio(histogram: &[u64]) -> Option<f64> {
 fn neighbours(config: &Config, next_hops: Vec<NextHop>, now: Nanos) -> Vec<FlowNeighbour> {
     let micros = |nanos: Nanos| nanos as f64 / 1e3;
     let packet = |hop: &NextHop, payload: u16| {
-        let address = config.hops[usize::from(hop.peer.0)].address;
-        Some(count(ip_packet_bytes(address, payload.into())))
+        let there = &config.hops[usize::from(hop.peer.0)];
+        // The pipeline counts packets without the tag of a hop with keys.
+        let tag = if config.known(there).is_some() { TRAILER_BYTES } else { 0 };
+        Some(count(ip_packet_bytes(there.address, usize::from(payload) + tag)))
     };
     let neighbour = |hop: NextHop| FlowNeighbour {
         next_hop: config.hop_name(hop.peer),
@@ -457,4 +459,57 @@ fn hop_losses(reports: &[&FlowReport]) -> Vec<HopLoss> {
 /// A count in the control socket's type.
 fn count(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use recoded_pipeline::report::{Branch, Planned};
+
+    const SOURCE: &str = r#"
+[[link]]
+name = "west"
+interface = "eth0"
+local = "10.0.1.3"
+[[tunnel]]
+name = "rec0"
+address = "10.99.0.1/24"
+[[flow]]
+id = 1
+role = "source"
+tunnel = "rec0"
+next_hops = [{ link = "west", address = "10.0.1.1" }]
+"#;
+
+    const KEYS: &str = r#"edge_key = "3p7bfXt9wbTTW2HC7OQ1Nz+DQ8hbeGdNrfx+FG+IK08="
+[[neighbour]]
+link = "west"
+address = "10.0.1.1"
+public_key = "3p7bfXt9wbTTW2HC7OQ1Nz+DQ8hbeGdNrfx+FG+IK08="
+[daemon]
+private_key = "/etc/recoded/private.key"
+"#;
+
+    /// The tag of a hop with keys was once left out, so that paths of the named MTU lost packets.
+    #[test]
+    fn packet_sizes_of_a_path_include_the_tag_of_a_hop_with_keys() {
+        let black_hole = BlackHole { came_bytes: 500, lost_bytes: 600, needed_bytes: 643 };
+        let hop = NextHop {
+            peer: PeerId(0),
+            bytes_per_second: 0.0,
+            heard: None,
+            silence: 0,
+            black_hole: Some(black_hole),
+            planned: Planned::default(),
+            branch: Branch::default(),
+        };
+        for (keys, tag) in [("", 0), (KEYS, TRAILER_BYTES as u64)] {
+            let text = format!("{SOURCE}{keys}");
+            let config = Config::parse("test.toml", &text, &|_| None).expect("a configuration").2;
+            let seen = neighbours(&config, vec![hop.clone()], 0).remove(0);
+            assert_eq!(seen.needed_packet_bytes, Some(671 + tag));
+            assert_eq!(seen.lost_packet_bytes, Some(628 + tag));
+            assert_eq!(seen.arrived_packet_bytes, Some(528 + tag));
+        }
+    }
 }

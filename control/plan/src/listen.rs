@@ -6,12 +6,15 @@
 //!  token ──> anything      of the client's address alone
 //! ```
 //!
+//! A client that was served while others were refused pauses before its next session.
+//!
 //! Without a token no response is longer than its request. With one, the client gets at most what
 //! it requests, within `rate_max_mbit`, in trains of 0.6 s that it must request one by one.
 
+use std::collections::VecDeque;
 use std::hash::Hasher;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use siphasher::sip128::{Hasher128, SipHasher24};
@@ -26,6 +29,14 @@ const IDLE: Duration = Duration::from_secs(5);
 
 /// Longest session, so that other clients get their turn.
 pub const SESSION_MAX: Duration = Duration::from_secs(180);
+
+/// How long an address that was served while others were refused waits for its next session: long
+/// enough for another client to try again by hand. Half of it is too short for that; twice as much
+/// only delays clients that share an address behind NAT.
+const PAUSE: Duration = Duration::from_secs(60);
+
+/// Addresses that wait; the oldest is forgotten for one more.
+const PAUSED_MAX: usize = 64;
 
 /// Period of a token, in seconds; it stays valid during the next period.
 const SLOT_SECONDS: u64 = 30;
@@ -82,6 +93,8 @@ struct Session {
     sent: (u32, u32),
     /// The newest summary.
     summary: Option<Summary>,
+    /// Whether a client from elsewhere was refused meanwhile.
+    is_contended: bool,
 }
 
 /// The far end of a measurement.
@@ -91,6 +104,8 @@ pub struct Listener {
     secret: [u8; 16],
     began: Instant,
     session: Option<Session>,
+    /// Addresses that wait until others had their turn, and when that ends. Oldest first.
+    paused: VecDeque<(IpAddr, Instant)>,
     arrivals: Arrivals,
     served: Served,
 }
@@ -109,6 +124,7 @@ impl Listener {
             secret,
             began: Instant::now(),
             session: None,
+            paused: VecDeque::with_capacity(PAUSED_MAX),
             arrivals: Arrivals::default(),
             served: Served::default(),
         })
@@ -153,6 +169,12 @@ impl Listener {
 
     fn end(&mut self, log: &mut impl FnMut(Event)) {
         if let Some(session) = self.session.take() {
+            if session.is_contended {
+                if self.paused.len() == PAUSED_MAX {
+                    self.paused.pop_front();
+                }
+                self.paused.push_back((network(session.client.ip()), Instant::now() + PAUSE));
+            }
             log(Event::Ended(session.client));
         }
     }
@@ -183,16 +205,18 @@ impl Listener {
 
     fn open(&mut self, from: SocketAddr, token: Token, nonce: u64, log: &mut impl FnMut(Event)) {
         let now = Instant::now();
-        match &self.session {
+        match &mut self.session {
             // A repeated request: the response was lost.
             Some(session) if session.client == from && session.token == token => {}
             Some(session) => {
-                let left = SESSION_MAX.saturating_sub(session.began.elapsed()).as_secs() + 1;
-                let refusal = Refusal::Busy(u32::try_from(left).unwrap_or(u32::MAX));
-                self.served.refused += 1;
-                return self.put(from, token, Body::Refused { nonce, refusal });
+                session.is_contended |= network(session.client.ip()) != network(from.ip());
+                let left = SESSION_MAX.saturating_sub(session.began.elapsed());
+                return self.refuse(from, token, nonce, left);
             }
             None => {
+                if let Some(left) = self.pause(from.ip(), now) {
+                    return self.refuse(from, token, nonce, left);
+                }
                 self.served.sessions += 1;
                 self.arrivals.begin(0);
                 self.session = Some(Session {
@@ -204,6 +228,7 @@ impl Listener {
                     filled: now,
                     sent: (0, 0),
                     summary: None,
+                    is_contended: false,
                 });
                 log(Event::Opened(from));
             }
@@ -212,6 +237,19 @@ impl Listener {
         let seconds = left.min(SESSION_MAX).as_secs() as u32;
         let rate_max_kbit = (self.limits.rate_max_mbit * 1e3).clamp(1.0, 4e9) as u32;
         self.put(from, token, Body::Opened { nonce, rate_max_kbit, seconds });
+    }
+
+    fn refuse(&mut self, from: SocketAddr, token: Token, nonce: u64, left: Duration) {
+        let refusal = Refusal::Busy(u32::try_from(left.as_secs() + 1).unwrap_or(u32::MAX));
+        self.served.refused += 1;
+        self.put(from, token, Body::Refused { nonce, refusal });
+    }
+
+    /// How long an address still waits for its next session.
+    fn pause(&mut self, address: IpAddr, now: Instant) -> Option<Duration> {
+        self.paused.retain(|(_, until)| *until > now);
+        let paused = self.paused.iter().rev().find(|(known, _)| *known == network(address));
+        paused.map(|(_, until)| until.saturating_duration_since(now))
     }
 
     fn in_session(
@@ -352,6 +390,17 @@ impl Session {
     }
 }
 
+/// Addresses that one client has: an IPv4 address, or an IPv6 network of 64 bits.
+fn network(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(v6) => match v6.to_ipv4_mapped() {
+            Some(v4) => v4.into(),
+            None => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),
+        },
+    }
+}
+
 /// Half minutes of the wall clock.
 fn slot() -> u64 {
     wall_nanos() / (SLOT_SECONDS * 1_000_000_000)
@@ -366,4 +415,64 @@ pub(crate) fn is_remote(error: &io::Error) -> bool {
             | io::ErrorKind::NetworkUnreachable
             | io::ErrorKind::PermissionDenied
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::Packet;
+
+    fn listener() -> Listener {
+        let limits = Limits { rate_max_mbit: 1.0, length: Duration::from_secs(9) };
+        Listener::bind("127.0.0.1:0".parse().unwrap(), limits).unwrap()
+    }
+
+    /// Requests a session from this address; returns whether there is one.
+    fn opens(listener: &mut Listener, from: &str) -> bool {
+        let from: SocketAddr = from.parse().unwrap();
+        let before = listener.served.sessions;
+        let packet = Packet { token: listener.token(from, slot()), body: Body::Open { nonce: 1 } };
+        let received = Received { from, packet: Ok(packet), bytes: OPENING_BYTES, ..received() };
+        listener.handle(&received, &mut |_| {});
+        listener.served.sessions > before
+    }
+
+    fn received() -> Received {
+        let from = "127.0.0.1:1".parse().unwrap();
+        Received { from, packet: Err(ParseError::Foreign), bytes: 0, at: 0, overrun: 0 }
+    }
+
+    /// One client could once take the only session again and again.
+    #[test]
+    fn client_that_was_served_while_others_were_refused_waits_for_its_next_turn() {
+        let mut listener = listener();
+        for _ in 0..3 {
+            assert!(opens(&mut listener, "127.0.0.1:7"), "no other client waits");
+            assert!(!opens(&mut listener, "127.0.0.1:8"), "the same client");
+            listener.end(&mut |_| {});
+        }
+        assert!(opens(&mut listener, "127.0.0.1:7"));
+        assert!(!opens(&mut listener, "127.0.0.2:7"));
+        listener.end(&mut |_| {});
+        assert!(!opens(&mut listener, "127.0.0.1:7") && !opens(&mut listener, "127.0.0.1:9"));
+        assert!(opens(&mut listener, "127.0.0.2:7"));
+        listener.end(&mut |_| {});
+        let now = Instant::now();
+        assert_eq!(listener.pause("127.0.0.1".parse().unwrap(), now + PAUSE), None, "it ends");
+        for client in 0..200 {
+            assert!(opens(&mut listener, &format!("127.0.1.{client}:7")));
+            assert!(!opens(&mut listener, "127.0.0.3:7"));
+            listener.end(&mut |_| {});
+        }
+        assert_eq!(listener.paused.len(), PAUSED_MAX);
+    }
+
+    #[test]
+    fn clients_are_told_apart_by_network() {
+        let of = |text: &str| network(text.parse().unwrap());
+        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:0:0:1"));
+        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+        assert_eq!(of("::ffff:10.0.0.1"), of("10.0.0.1"));
+        assert_ne!(of("10.0.0.1"), of("10.0.0.2"));
+    }
 }

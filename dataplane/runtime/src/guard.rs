@@ -13,11 +13,10 @@
 //! The configuration decides whether a hop has keys: packets without a tag are dropped there,
 //! whatever they claim, and nothing leaves without one.
 
-use crate::keyer::{MAIL, MAIL_OF_HOPS, MAIL_OF_TALK};
 use crate::keyring::{Keyring, Letter, Rings};
+use crate::mailbox::{Kind as MailKind, Mailbox};
 use crate::report::LinkCounters;
 use crate::roaming::{LinkAddress, Near};
-use crossbeam::channel::Sender;
 use recoded_pipeline::egress::{self, ENVELOPE_BYTES, KeySerial, STRICT_TAG_BYTES, TAG_BYTES};
 use recoded_pipeline::params::{Nanos, PeerId, ShardId};
 use recoded_secure::{
@@ -35,7 +34,7 @@ pub(crate) struct Guard {
     keyring: Arc<Keyring>,
     rings: Rings,
     seen: u64,
-    mail: Sender<Letter>,
+    mail: Mailbox,
     /// For the units at hand, by [`masks_of`]; set once a flow of that strength has keys.
     masks: [Option<UnitMasks>; 2],
     /// The same for flows relayed here; set once one has columns.
@@ -67,7 +66,7 @@ impl Admitted {
 
 impl Guard {
     /// Without keys until they are adopted.
-    pub(crate) fn new(keyring: Arc<Keyring>, mail: Sender<Letter>) -> Guard {
+    pub(crate) fn new(keyring: Arc<Keyring>, mail: Mailbox) -> Guard {
         let mut guard = Guard {
             keyring,
             rings: Rings::default(),
@@ -205,7 +204,7 @@ impl Guard {
     ) -> Option<usize> {
         if is_type(packet, PacketType::Announcement) {
             counters.rx_announcements += 1;
-            self.post(Letter::new(peer, packet), MAIL_OF_TALK);
+            self.post(MailKind::Talk, Letter::new(peer, packet));
             return None;
         }
         if !is_handshake(packet) {
@@ -214,8 +213,8 @@ impl Guard {
         counters.rx_handshakes += 1;
         // A hello consists of a header only.
         if packet.len() > HEADER_BYTES {
-            let room = if is_message { MAIL_OF_HOPS } else { MAIL };
-            let is_sent = self.post(Letter::new(peer, packet), room);
+            let kind = if is_message { MailKind::Hop } else { MailKind::Edge };
+            let is_sent = self.post(kind, Letter::new(peer, packet));
             counters.rx_handshakes_refused += u64::from(!is_sent);
         }
         None
@@ -224,7 +223,7 @@ impl Guard {
     /// Passes on a handshake message that may be from any roaming neighbour.
     pub(crate) fn ask(&self, place: LinkAddress, packet: &[u8], counters: &mut LinkCounters) {
         counters.rx_handshakes += 1;
-        let is_sent = self.post(Letter::from_elsewhere(place, packet), MAIL_OF_HOPS);
+        let is_sent = self.post(MailKind::Elsewhere, Letter::from_elsewhere(place, packet));
         counters.rx_handshakes_refused += u64::from(!is_sent);
     }
 
@@ -237,15 +236,14 @@ impl Guard {
         if self.told.is_some_and(is_told) {
             return;
         }
-        if self.post(Some(Letter::moved(peer, place)), MAIL_OF_TALK) {
+        if self.post(MailKind::Talk, Some(Letter::moved(peer, place))) {
             self.told = Some((peer, place, now));
         }
     }
 
-    /// Passes a packet to the key thread unless `room` are waiting. Returns whether it did.
-    fn post(&self, letter: Option<Letter>, room: usize) -> bool {
-        let letter = letter.filter(|_| self.mail.len() < room);
-        letter.is_some_and(|letter| self.mail.try_send(letter).is_ok())
+    /// Passes a packet to the key thread if there is room. Returns whether it did.
+    fn post(&self, kind: MailKind, letter: Option<Letter>) -> bool {
+        letter.is_some_and(|letter| self.mail.post(kind, letter))
     }
 
     /// Bytes that a tag adds to packets to this neighbour.

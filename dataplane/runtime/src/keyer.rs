@@ -6,24 +6,27 @@
 //!                                                                  └─► letters ─► first worker
 //! ```
 //!
-//! Anyone can trigger requests, so their cost is bounded: the queue is short, and the gate requires
-//! cookies beyond a hundred messages a second. Messages between edges arrive over links whose
-//! packets are verified, and their forwarding is rate-limited. The first worker sends this thread's
+//! Anyone can trigger requests, so their cost is bounded: the queue is short and each neighbour has
+//! its share of it, and the gate requires cookies beyond a hundred messages a second. Messages
+//! between edges arrive over links whose packets are verified. Failed attempts to read them and
+//! their forwarding have a budget for each neighbour. The first worker sends this thread's
 //! messages, so handshakes take the path of all packets.
 
 use crate::keyring::{Keyring, LETTER_BYTES, Letter, Rings};
+use crate::mailbox::Inbox;
 use crate::memory::Memory;
 use crate::roaming::{LinkAddress, Movers};
 use crate::shared::{Clock, Shared};
+use crate::suspension::BootClock;
 use crate::talk::Talk;
 use crate::topology::Topology;
-use crossbeam::channel::{Receiver, RecvTimeoutError};
+use crossbeam::channel::RecvTimeoutError;
 use recoded_pipeline::params::{FlowParams, PeerId, Role, Snapshot};
 use recoded_secure::{
     Admission, ENVELOPE_BYTES, EdgeKeys, Entropy, Gate, HANDSHAKE_BYTES_MAX, HopKeys, Refused,
-    Ring, Scope, Strength, Turn, is_grant, is_group, is_opening, open_edge,
+    Ring, Scope, Strength, Turn, is_opening,
 };
-use recoded_wire::handshake::{parse_handshake, travel, write_edge_handshake, write_hop_handshake};
+use recoded_wire::handshake::{parse_handshake, write_edge_handshake, write_hop_handshake};
 use recoded_wire::header::{Flags, HEADER_BYTES, Header, PacketType};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -31,6 +34,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 mod columns;
+mod edges;
 mod groups;
 mod party;
 mod places;
@@ -40,21 +44,12 @@ mod stamps;
 mod talking;
 
 use columns::Columns;
+use edges::Passes;
 use groups::Groups;
 use party::{Moment, Party};
 use places::home;
 use stamps::{Stamps, seconds};
 use talking::HopLink;
-
-/// Letters from workers that wait in the queue.
-pub(crate) const MAIL: usize = 256;
-
-/// Of these, the share for messages of hops, which anyone can send: the rest is for messages
-/// between edges, which arrive over hops with keys.
-pub(crate) const MAIL_OF_HOPS: usize = MAIL / 2;
-
-/// And of these, announcements: losing one costs the least.
-pub(crate) const MAIL_OF_TALK: usize = MAIL / 8;
 
 /// Letters read between two checks of the timers.
 const BURST: usize = 64;
@@ -64,9 +59,6 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// The same without keys.
 const LOOK_ALONE: Duration = Duration::from_secs(1);
-
-/// Messages of other nodes forwarded per second.
-const PASSED_PER_SECOND: u64 = 2000;
 
 /// Copies of each message between neighbours: a path without keys carries nothing. On links with 10
 /// % loss, one handshake in five would fail without copies, and each failure costs a tenth of a
@@ -86,7 +78,8 @@ const REPORT_NANOS: u64 = SECOND / 20;
 pub(crate) struct Keyer {
     shared: Arc<Shared>,
     keyring: Arc<Keyring>,
-    clock: Clock,
+    /// Keys also age while the box sleeps.
+    clock: BootClock,
     gate: Option<Gate>,
     /// By `PeerId`; `None` if the configuration has no key for it.
     hops: Vec<Option<Party<HopKeys>>>,
@@ -98,8 +91,8 @@ pub(crate) struct Keyer {
     stamps: Stamps,
     /// Flows with a young first session.
     fresh: Vec<u32>,
-    /// Messages of other nodes that may still be forwarded, and the second that this applies to.
-    passes: (u64, u64),
+    /// Messages of other nodes that each neighbour may have forwarded.
+    passes: Passes,
     talk: Talk,
     /// When neighbours' announcements were last reported.
     told: Option<u64>,
@@ -128,7 +121,7 @@ impl Keyer {
         let mut keyer = Keyer {
             shared,
             keyring,
-            clock,
+            clock: BootClock::beside(clock),
             gate: None,
             hops: topology.hops.iter().map(|_| None).collect(),
             edges: Vec::new(),
@@ -137,7 +130,7 @@ impl Keyer {
             stamps: Stamps::new(&memory),
             fresh: Vec::new(),
             memory,
-            passes: (0, 0),
+            passes: Passes::new(topology.hops.len()),
             talk: Talk::new(topology, now, getrandom::u32()? as u16),
             told: None,
             flow_memory_bytes: topology.flow_memory_bytes,
@@ -165,7 +158,7 @@ impl Keyer {
     }
 
     /// Runs until all workers are gone.
-    pub(crate) fn run(mut self, mail: &Receiver<Letter>) {
+    pub(crate) fn run(mut self, mail: &Inbox) {
         let mut is_warned = false;
         loop {
             let came = mail.recv_timeout(self.pause());
@@ -336,67 +329,6 @@ impl Keyer {
         }
     }
 
-    fn receive_edge(
-        &mut self,
-        flow: u32,
-        peer: PeerId,
-        mut letter: Letter,
-    ) -> Result<(), getrandom::Error> {
-        if is_grant(&letter.packet()[HEADER_BYTES..]) {
-            self.receive_grant(flow, peer, letter);
-            return Ok(());
-        }
-        if is_group(&letter.packet()[HEADER_BYTES..]) {
-            self.receive_telling(flow, peer, letter);
-            return Ok(());
-        }
-        let Some(edge) = self.edges.iter().position(|(id, _)| *id == flow) else {
-            self.pass(flow, peer, letter);
-            return Ok(());
-        };
-        let (_, party) = &mut self.edges[edge];
-        let packet = letter.packet_mut();
-        let message = &mut packet[HEADER_BYTES..];
-        if message.len() == ENVELOPE_BYTES {
-            // A hello, shorter than any message: the peer has the keys.
-            let mut ring = party.keys.ring().clone();
-            if let Err(reason) = open_edge(&mut ring, message, &flow.to_be_bytes()) {
-                party.refuse(reason);
-            }
-            return Ok(());
-        }
-        let mut out = [0; HANDSHAKE_BYTES_MAX];
-        let turn = party.keys.receive(self.clock.now(), message, &mut out, &mut self.memory)?;
-        self.follow_edge(edge, turn, &out);
-        Ok(())
-    }
-
-    /// Forwards a message between edges in its direction of travel.
-    fn pass(&mut self, flow: u32, from: PeerId, mut letter: Letter) {
-        let snapshot = self.shared.snapshot.get();
-        let Some(flow) = snapshot.flows.iter().find(|known| known.id == flow) else { return };
-        if !matches!(flow.role, Role::Relay { .. }) {
-            return;
-        }
-        let is_upstream = flow.upstreams().any(|upstream| upstream == from);
-        if !is_upstream && !flow.next_hops.contains(&from) {
-            return;
-        }
-        let second = self.clock.now() / SECOND;
-        if self.passes.0 != second {
-            self.passes = (second, PASSED_PER_SECOND);
-        }
-        if self.passes.1 == 0 || !travel(letter.packet_mut()) {
-            return;
-        }
-        self.passes.1 -= 1;
-        if is_upstream {
-            flow.next_hops.iter().for_each(|hop| self.send(letter.to(*hop)));
-        } else {
-            flow.upstreams().for_each(|upstream| self.send(letter.to(upstream)));
-        }
-    }
-
     /// Sends the message that an association with a neighbour requests: to `place`, or to the
     /// neighbour's known place.
     fn follow_hop(
@@ -545,3 +477,6 @@ fn receives_from(snapshot: &Snapshot, flow: u32, peer: PeerId) -> bool {
     let flow = snapshot.flows.iter().find(|known| known.id == flow);
     flow.is_some_and(|flow| flow.upstreams().any(|upstream| upstream == peer))
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Letters waiting to be sent.
-const OUTGOING: usize = 256;
+pub(crate) const OUTGOING: usize = 256;
 
 /// Neighbours whose keys must change; one that finds no room is named again.
 const DISTRUSTED: usize = 64;

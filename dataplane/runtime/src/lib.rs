@@ -94,6 +94,8 @@ mod memory;
 
 mod keyring;
 
+mod mailbox;
+
 mod keyer;
 
 mod planning;

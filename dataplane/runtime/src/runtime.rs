@@ -2,9 +2,10 @@
 
 use crate::error::{SnapshotError, StartError};
 use crate::guard::Guard;
-use crate::keyer::{Keyer, MAIL};
-use crate::keyring::{Keyring, Letter, Rings};
+use crate::keyer::Keyer;
+use crate::keyring::{Keyring, Rings};
 use crate::links;
+use crate::mailbox::{Mailbox, mailbox};
 use crate::memory::Memory;
 use crate::neighbours::{self, NeighbourTask};
 use crate::netlink::Netlink;
@@ -334,7 +335,7 @@ fn start_offload(
 }
 
 /// Starts the key thread, which ends when no worker can write to it any more.
-fn start_keys(node: &Node, memory: Memory) -> Result<(JoinHandle<()>, Sender<Letter>), StartError> {
+fn start_keys(node: &Node, memory: Memory) -> Result<(JoinHandle<()>, Mailbox), StartError> {
     let Node { topology, shared, keyring, clock, .. } = node;
     let mut keyer =
         Keyer::new(topology, shared.clone(), keyring.clone(), *clock, memory).map_err(|error| {
@@ -346,7 +347,7 @@ fn start_keys(node: &Node, memory: Memory) -> Result<(JoinHandle<()>, Sender<Let
     keyring.rings.publish(keyer.rings());
     keyring.near.publish(keyer.near());
     keyer.report(clock.now());
-    let (mail, letters) = bounded(MAIL);
+    let (mail, letters) = mailbox(topology.hops.len());
     let thread = std::thread::Builder::new()
         .name("recoded-keys".into())
         .spawn(move || keyer.run(&letters))

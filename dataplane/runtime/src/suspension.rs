@@ -1,9 +1,12 @@
 //! Detects a suspension of the box: after one, drivers of some NICs (virtio-net) run without the
-//! XDP program, which Linux still shows as attached.
+//! XDP program, which Linux still shows as attached. And a clock that counts suspensions, for the
+//! age of keys.
 //!
 //! One clock of Linux counts the time of a suspension and another does not. A machine that is
 //! paused by its host is not suspended: neither clock runs.
 
+use crate::shared::Clock;
+use recoded_pipeline::params::Nanos;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::time::Duration;
 
@@ -27,6 +30,38 @@ impl Since {
     fn is_before(self, now: &Bounds) -> bool {
         now.least > self.most
     }
+}
+
+/// Nanoseconds since a start, with the time of suspensions. A key must not outlive a night in which
+/// the box slept: an attacker that copied it meanwhile could still use it.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct BootClock {
+    /// By Linux's clock since boot.
+    start: i64,
+}
+
+impl BootClock {
+    /// Reads the same as `clock` now, and more after a suspension.
+    pub(crate) fn beside(clock: Clock) -> BootClock {
+        BootClock { start: boot_nanos().saturating_sub_unsigned(clock.now()) }
+    }
+
+    pub(crate) fn now(self) -> Nanos {
+        u64::try_from(boot_nanos().saturating_sub(self.start)).unwrap_or(0)
+    }
+
+    /// The same after a suspension of this length.
+    #[cfg(test)]
+    pub(crate) fn after(self, suspension: Duration) -> BootClock {
+        let nanos = i64::try_from(suspension.as_nanos()).expect("less than 292 years");
+        BootClock { start: self.start - nanos }
+    }
+}
+
+fn boot_nanos() -> i64 {
+    let nanos = duration(clock_gettime(ClockId::Boottime)).as_nanos();
+    // 292 years fit.
+    i64::try_from(nanos).unwrap_or(i64::MAX)
 }
 
 /// Bounds of the suspended time since boot. The clocks are read one after the other, and this
@@ -58,6 +93,21 @@ mod tests {
             std::thread::yield_now();
             assert!(!since.was_suspended());
         }
+    }
+
+    #[test]
+    fn clock_of_keys_runs_beside_the_other_and_counts_suspensions() {
+        let clock = Clock::start();
+        let keys = BootClock::beside(clock);
+        for _ in 0..100 {
+            let (before, now, after) = (clock.now(), keys.now(), clock.now());
+            assert!(
+                before <= now + 1_000_000 && now <= after + 1_000_000,
+                "{before} {now} {after}"
+            );
+        }
+        let after = keys.after(Duration::from_secs(2));
+        assert!(after.now() >= keys.now() + 1_990_000_000);
     }
 
     #[test]

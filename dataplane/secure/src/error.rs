@@ -36,6 +36,14 @@ pub enum KeyError {
         /// Its permissions.
         mode: u32,
     },
+    /// The file belongs to a user other than root and that of this process.
+    #[error("{0}: belongs to user {owner}, who can read it; do: chown root {0}", path.display())]
+    Owner {
+        /// The file.
+        path: PathBuf,
+        /// Its owner.
+        owner: u32,
+    },
     /// The file holds no key.
     #[error("{}: {source}", path.display())]
     Content {
@@ -100,4 +108,7 @@ pub enum Refused {
     /// Initiations come too fast.
     #[error("too soon after the last one")]
     TooSoon,
+    /// The neighbour that brought the message brought too many that failed.
+    #[error("the neighbour brings too many messages that are refused")]
+    TooMany,
 }

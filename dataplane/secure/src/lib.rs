@@ -95,6 +95,7 @@ pub use relay_columns::{
 pub use replay::ReplayWindow;
 pub use ring::{Epoch, Ring};
 pub use secret::Secret;
+pub use tries::Tries;
 pub use units::{CONTEXT_BYTES, Formed, TaggedUnit, UNIT_SYMBOLS_MAX, UnitMasks};
 
 /// Packets after which keys are changed: 2^28 packets of 1500 bytes under one AES-GCM key keep an

@@ -12,7 +12,7 @@ const SECOND: u64 = 1_000_000_000;
 
 /// The attempts of the current second.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Tries {
+pub struct Tries {
     second: u64,
     /// Neighbours, and the attempts that they caused.
     made: Vec<(u16, u32)>,
@@ -20,7 +20,8 @@ pub(crate) struct Tries {
 
 impl Tries {
     /// Whether one more attempt is allowed for this neighbour.
-    pub(crate) fn are_left(&mut self, now: u64, from: u16) -> bool {
+    #[must_use]
+    pub fn are_left(&mut self, now: u64, from: u16) -> bool {
         let second = now / SECOND;
         if self.second != second {
             self.second = second;
@@ -33,7 +34,7 @@ impl Tries {
     }
 
     /// Counts an attempt that was allowed.
-    pub(crate) fn spend(&mut self, from: u16) {
+    pub fn spend(&mut self, from: u16) {
         match self.made.iter_mut().find(|(known, _)| *known == from) {
             Some((_, made)) => *made += 1,
             None => self.made.push((from, 1)),

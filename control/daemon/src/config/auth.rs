@@ -12,8 +12,8 @@ use recoded_pipeline::params::{FlowParams, Role};
 use recoded_runtime::secure::{GROUP_SINKS_MAX, PublicKey};
 use std::path::PathBuf;
 
-/// Which packets are authenticated.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+/// Which packets are authenticated; the order is from most to least.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Auth {
     /// Every packet of a hop, and between source and sink every IP packet, which is encrypted.
     Full,

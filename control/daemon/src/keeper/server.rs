@@ -358,6 +358,7 @@ impl Keeper {
 
     fn past(&self, number: Option<u64>) -> Outcome {
         let pending = self.state().pending.clone().filter(|_| number.is_none());
+        let is_rollback = pending.is_some();
         let text = match pending {
             Some(pending) => pending.before,
             None => {
@@ -379,9 +380,12 @@ impl Keeper {
             }
         };
         let names = self.look_up(&text);
-        let (_, mtus) = self.check_by("history", &text, &names).map_err(|errors| {
+        let (config, mtus) = self.check_by("history", &text, &names).map_err(|errors| {
             No::Refused(format!("what was before is no longer right: {errors}"))
         })?;
+        if !is_rollback {
+            self.refuse_downgrade(&config)?;
+        }
         self.state().coming = Some(text.clone());
         Ok((self.text(mtus, names), Along::Text(text)))
     }
@@ -583,6 +587,8 @@ impl Keeper {
         ))
     }
 }
+
+mod downgrade;
 
 pub mod handover;
 

@@ -66,6 +66,9 @@ fn allowed() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
         libc::SYS_fcntl,
         one_of(1, &[libc::F_GETFL, libc::F_SETFL, libc::F_GETFD, libc::F_DUPFD_CLOEXEC])?,
     );
+    // Signals to threads of this process, as for abort: other processes of the same user are out of
+    // reach, also before Linux 6.12, where Landlock does not forbid it.
+    rules.insert(libc::SYS_tgkill, one_of(0, &[std::process::id().cast_signed()])?);
     let unblock = vec![bits(1, u32::MAX.into(), FIONBIO)?];
     rules.insert(libc::SYS_ioctl, unblock);
     Ok(rules)
@@ -140,8 +143,8 @@ const ALLOWED: &[i64] = &[
     libc::SYS_rt_sigprocmask,
     libc::SYS_rt_sigreturn,
     libc::SYS_sigaltstack,
-    libc::SYS_tgkill,
-    // musl ends a process by it.
+    // musl ends a process by it, and nothing limits it to this process.
+    #[cfg(target_env = "musl")]
     libc::SYS_tkill,
     // The next filter.
     libc::SYS_seccomp,
@@ -173,3 +176,73 @@ const FATAL: &[i64] = &[
     libc::SYS_add_key,
     libc::SYS_request_key,
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs a filter for a call; returns its action. Seccomp filters use few instructions of BPF.
+    fn decide(program: &BpfProgram, call: i64, arguments: [u64; 6]) -> u32 {
+        let mut data = vec![0; 64];
+        data[..4].copy_from_slice(&(call as u32).to_ne_bytes());
+        let audit = if cfg!(target_arch = "x86_64") { 0xC000_003E } else { 0xC000_00B7_u32 };
+        data[4..8].copy_from_slice(&audit.to_ne_bytes());
+        for (place, argument) in data[16..].chunks_exact_mut(8).zip(arguments) {
+            place.copy_from_slice(&argument.to_ne_bytes());
+        }
+        let word = |at: u32| {
+            let bytes = data[at as usize..][..4].try_into().expect("four bytes");
+            u32::from_ne_bytes(bytes)
+        };
+        let (mut at, mut accumulator) = (0, 0);
+        loop {
+            let step = &program[at];
+            at += 1;
+            let is_met = match step.code {
+                0x20 => {
+                    accumulator = word(step.k);
+                    continue;
+                }
+                0x54 => {
+                    accumulator &= step.k;
+                    continue;
+                }
+                0x05 => {
+                    at += step.k as usize;
+                    continue;
+                }
+                0x06 => return step.k,
+                0x15 => accumulator == step.k,
+                0x25 => accumulator > step.k,
+                0x35 => accumulator >= step.k,
+                other => panic!("instruction {other:#x}"),
+            };
+            at += usize::from(if is_met { step.jt } else { step.jf });
+        }
+    }
+
+    /// Signals to any process of the same user once passed, and the supervisor may be one.
+    #[test]
+    fn signals_reach_threads_of_this_process_only() {
+        let architecture = std::env::consts::ARCH.try_into().expect("known");
+        let refused = SeccompAction::Errno(libc::EPERM.unsigned_abs());
+        let filter = SeccompFilter::new(
+            allowed().expect("rules"),
+            refused.clone(),
+            SeccompAction::Allow,
+            architecture,
+        );
+        let program = BpfProgram::try_from(filter.expect("a filter")).expect("a program");
+        let signal = |process: u64| decide(&program, libc::SYS_tgkill, [process, 7, 9, 0, 0, 0]);
+        let own = u64::from(std::process::id());
+        assert_eq!(signal(own), u32::from(SeccompAction::Allow));
+        let parent = u64::from(std::os::unix::process::parent_id());
+        for other in [parent, own + 1, 0, 1, u64::from(u32::MAX)] {
+            assert_eq!(signal(other), u32::from(refused.clone()), "{other}");
+        }
+        for call in [libc::SYS_kill, libc::SYS_tkill, libc::SYS_rt_tgsigqueueinfo] {
+            assert_eq!(decide(&program, call, [own, own, 9, 0, 0, 0]), u32::from(refused.clone()));
+        }
+        assert_eq!(decide(&program, libc::SYS_getpid, [0; 6]), u32::from(SeccompAction::Allow));
+    }
+}

@@ -54,6 +54,10 @@ pub(crate) struct Collected {
     pub share: u16,
     /// Packets still to be sent since it closed.
     pub pending: u16,
+    /// Packets and bytes received of it, innovative or not, and bytes sent.
+    pub packets_received: u32,
+    pub bytes_received: u64,
+    pub bytes_sent: u64,
     /// When the first packet arrived.
     pub first: Nanos,
     /// Repair rounds this hop has answered.
@@ -92,6 +96,9 @@ impl Collected {
             tally: Tally::default(),
             share: 0,
             pending: 0,
+            packets_received: 0,
+            bytes_received: 0,
+            bytes_sent: 0,
             first: 0,
             repaired: 0,
             class: 0,
@@ -108,6 +115,9 @@ impl Collected {
     pub(crate) fn open(&mut self, generation: u32, now: Nanos) {
         debug_assert!(self.symbols.is_empty());
         let sent = if self.generation == generation { self.tally.outstanding() } else { 0 };
+        if self.generation != generation {
+            (self.packets_received, self.bytes_received, self.bytes_sent) = (0, 0, 0);
+        }
         self.generation = generation;
         self.closed = false;
         self.touched = now;
@@ -162,6 +172,8 @@ impl Collected {
                 self.elimination.insert(inside)
             }
         };
+        self.packets_received = self.packets_received.saturating_add(1);
+        self.bytes_received += u64::from(payload.len);
         let Outcome::Innovative { slot, .. } = outcome else {
             return Accepted::Redundant;
         };

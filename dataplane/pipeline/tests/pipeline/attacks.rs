@@ -11,7 +11,7 @@ use recoded_pipeline::params::{FlowParams, HOPS_MAX, PeerId, Role, Snapshot, Tun
 use recoded_pipeline::plan::{PlanMaker, PlanRequest};
 use recoded_pipeline::report::DropReason;
 use recoded_pipeline::{Datagram, Pipeline};
-use recoded_wire::coded::{Coded, CodedHeader, PLANNED_MAX, write_index};
+use recoded_wire::coded::{Coded, CodedHeader, PLANNED_MAX, coding_offset, write_index};
 use recoded_wire::feedback::{FeedbackHeader, HopReport, Item, Nack, Writer, items};
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Flags, Header, PacketType};
@@ -243,6 +243,36 @@ fn a_relay_sends_in_proportion_to_the_rank_it_received() {
     sent += node.tick(1_000 * MILLI).len();
     assert!(sent <= 100 * (most + 1), "{sent} packets for 100");
     assert_eq!(node.leaked(), 0);
+}
+
+/// Symbols of one byte under coefficients of 256 once made a relay send twenty times their bytes,
+/// as a plan or as repairs.
+#[test]
+fn relay_sends_three_times_the_bytes_it_received_and_no_more() {
+    for (flags, copies) in [(Flags::END, 1), (Flags::END, 3), (Flags::REPAIR, 5)] {
+        let mut node = Node::new(params(Role::Relay { upstream: UP }), 5);
+        let (mut sent, mut received) = (0, 0);
+        for number in 0..400u32 {
+            let now = u64::from(number) * MILLI;
+            for copy in 0..copies {
+                let common = header(PacketType::Generation, 3 | flags, number * copies + copy);
+                let common = Header { flags: common.flags.with(Flags::SYSTEMATIC, true), ..common };
+                let planned = if flags == Flags::REPAIR { 0 } else { PLANNED_MAX };
+                let header = coded(common, number, 256);
+                let header = CodedHeader { planned, full_log2: 8, ..header };
+                let mut bytes = vec![1; coding_offset(false) + header.vector_bytes() + 1];
+                header.write(&mut bytes);
+                write_index(&mut bytes, false, number as u8);
+                received += bytes.len();
+                let out = node.receive(&bytes, now).into_iter().chain(node.tick(now));
+                sent += out.map(|(_, bytes)| bytes.len()).sum::<usize>();
+            }
+        }
+        sent += node.tick(1_000 * MILLI).iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
+        println!("{:.2} times the bytes", sent as f64 / received as f64);
+        assert!(sent > 0 && sent <= 3 * received, "{sent} bytes for {received}");
+        assert_eq!(node.leaked(), 0);
+    }
 }
 
 /// Forty forged requests once kept a source busy for ten seconds.

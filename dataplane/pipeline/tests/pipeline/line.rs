@@ -269,7 +269,7 @@ fn relays_pass_on_what_is_overtaken() {
             write_index(&mut bytes, false, index);
             bytes
         };
-        assert_eq!(node.receive_next(&packet(70, 15), 0).len(), 4, "what a rank of 1 is worth");
+        assert_eq!(node.receive_next(&packet(70, 15), 0).len(), 2, "three times its bytes");
         for index in 0..15 {
             let sent = node.receive_next(&packet(70, index), 0);
             assert_eq!(sent.len(), 1, "{recoding:?}: {index} came after the last");

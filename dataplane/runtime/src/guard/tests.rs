@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::keyring::LETTER_BYTES;
-use crossbeam::channel::{Receiver, bounded};
+use crate::mailbox::{Inbox, mailbox};
 use proptest::prelude::*;
 use recoded_pipeline::egress::UnitKind;
 use recoded_secure::{
@@ -33,18 +33,18 @@ fn agreed<Keys: EpochKeys>(scope: Scope, strength: Strength) -> [Ring<Arc<Keys>>
 }
 
 /// Two neighbours; only the first has a key.
-fn guards() -> [(Guard, Receiver<Letter>); 2] {
+fn guards() -> [(Guard, Inbox); 2] {
     guards_of(Strength::Standard)
 }
 
 /// The same; flow 7 has tags of this strength.
-fn guards_of(strength: Strength) -> [(Guard, Receiver<Letter>); 2] {
+fn guards_of(strength: Strength) -> [(Guard, Inbox); 2] {
     let [here, there] = agreed(Scope::Hop, Strength::Standard);
     let [source, sink] = agreed(Scope::Edge(7), strength);
     [(here, source), (there, sink)].map(|(hop, edge)| {
         let rings =
             Rings { hops: vec![Some(hop), None], edges: vec![(7, edge)], ..Rings::default() };
-        let (mail, letters) = bounded(MAIL);
+        let (mail, letters) = mailbox(2);
         (Guard::new(Arc::new(Keyring::new(rings)), mail), letters)
     })
 }
@@ -112,7 +112,7 @@ fn hellos_confirm_and_messages_of_edges_need_a_tag() {
     receiver.admit(PEER, &message[..len], &mut counters);
     assert_eq!(letters.len(), 0, "without a tag");
     receiver.admit(PEER, &with_tag, &mut counters);
-    assert_eq!(letters.recv().unwrap().packet(), &message[..len]);
+    assert_eq!(letters.try_iter().next().unwrap().packet(), &message[..len]);
 }
 
 #[test]
@@ -141,11 +141,11 @@ fn announcements_need_the_tag_that_the_hop_has_and_come_before_the_pipeline() {
     assert_eq!(admit(PEER, announcement), None);
     assert_eq!(letters.len(), 0, "without a tag");
     assert_eq!(admit(PEER, &with_tag), None);
-    assert_eq!(letters.recv().unwrap().packet(), announcement);
+    assert_eq!(letters.try_iter().next().unwrap().packet(), announcement);
     for _ in 0..1000 {
         assert_eq!(admit(PeerId(1), announcement), None, "no keys, no tag");
     }
-    assert_eq!(letters.len(), MAIL_OF_TALK, "there is room for handshakes");
+    assert_eq!(letters.len(), half_of(MailKind::Talk), "the rest is for others");
     assert_eq!(counters.rx_announcements, 1001);
 }
 
@@ -172,7 +172,7 @@ fn neighbours_that_roam_are_recognised_by_their_tags_and_copies_and_forgeries_ar
     let announcement = tagged(&sender, &message[..len]);
     let found = receiver.recognise(roaming(), &announcement, &mut counters);
     assert_eq!(found, Ok((PEER, Admitted { packet: None, is_newest: true })));
-    assert_eq!(letters.recv().unwrap().packet(), &message[..len]);
+    assert_eq!(letters.try_iter().next().unwrap().packet(), &message[..len]);
     let others = receiver.recognise([PeerId(1)].into_iter(), &announcement, &mut counters);
     assert_eq!(others, Err(Refused::UnknownKey));
 }
@@ -190,7 +190,7 @@ fn where_a_neighbour_is_is_told_once_and_again_when_nothing_comes_of_it() {
     for port in 0..1000 {
         guard.relocate(PEER, place(port), 0);
     }
-    assert_eq!(letters.len(), MAIL_OF_TALK, "there is room for handshakes");
+    assert_eq!(letters.len(), half_of(MailKind::Talk), "the rest is for others");
 }
 
 #[test]
@@ -202,12 +202,27 @@ fn a_flood_of_messages_leaves_room_for_those_between_edges() {
     for _ in 0..1000 {
         receiver.admit(PEER, &message[..len], &mut counters);
     }
-    assert_eq!(letters.len(), MAIL_OF_HOPS);
-    assert_eq!(counters.rx_handshakes_refused, 1000 - MAIL_OF_HOPS as u64);
+    let share = half_of(MailKind::Hop);
+    assert_eq!(letters.len(), share);
+    assert_eq!(counters.rx_handshakes_refused, 1000 - share as u64);
     let len = write_edge_handshake(7, &[9; 60], &mut message);
     let with_tag = tagged(&sender, &message[..len]);
     receiver.admit(PEER, &with_tag, &mut counters);
-    assert_eq!(letters.len(), MAIL_OF_HOPS + 1);
+    assert_eq!(letters.len(), share + 1);
+    // And those between edges leave room for those of hops, which once found none.
+    for _ in 0..1000 {
+        receiver.admit(PEER, &tagged(&sender, &message[..len]), &mut counters);
+    }
+    assert_eq!(letters.len(), share + half_of(MailKind::Edge));
+    letters.try_iter().take(1).for_each(drop);
+    let len = write_hop_handshake(&[9; 60], &mut message);
+    receiver.admit(PEER, &message[..len], &mut counters);
+    assert_eq!(letters.len(), share + half_of(MailKind::Edge));
+}
+
+/// The share of the only neighbour that sends letters of a kind.
+fn half_of(kind: MailKind) -> usize {
+    usize::from(kind.room() / 2)
 }
 
 #[test]
@@ -229,7 +244,7 @@ fn relay(source: &Guard, place: usize) -> Guard {
     let strength = keys.tag_key().expect("those of a source").strength();
     let key = TagKey::new(strength, &seeds, 2048).expect("some of the columns");
     let rings = Rings { columns: vec![(7, vec![Arc::new(key)])], ..Rings::default() };
-    Guard::new(Arc::new(Keyring::new(rings)), bounded(MAIL).0)
+    Guard::new(Arc::new(Keyring::new(rings)), mailbox(2).0)
 }
 
 #[test]

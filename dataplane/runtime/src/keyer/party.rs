@@ -5,7 +5,7 @@ use crate::memory::Memory;
 use crate::topology::PeerKey;
 use recoded_secure::{
     Association, Entropy, EpochKeys, Identity, KeyDirection, OneWayKeys, PrivateKey, Profile,
-    PublicKey, Refused, Ring, Scope, Strength, Suite, Turn,
+    PublicKey, Refused, Ring, Scope, Strength, Suite, Tries, Turn,
 };
 use std::sync::Arc;
 
@@ -19,6 +19,8 @@ pub(super) struct Party<Keys> {
     /// The path to it, if there are several.
     pub(super) path: u8,
     pub(super) keys: Source<Keys>,
+    /// Failed attempts to read messages, by the neighbour that brought them.
+    pub(super) tries: Tries,
     refused: u64,
     refusal: Option<Refused>,
 }
@@ -144,7 +146,8 @@ impl<Keys: EpochKeys> Party<Keys> {
             let identity = Identity { scope, private: private.clone(), peer: public, psk };
             Source::Agreed(Box::new(Association::new(identity, profile, now, &entropy)))
         };
-        Ok(Party { key: public.to_string(), path: 0, keys, refused: 0, refusal: None })
+        let (key, tries) = (public.to_string(), Tries::default());
+        Ok(Party { key, path: 0, keys, tries, refused: 0, refusal: None })
     }
 
     /// The same over this path. One-way keys are for one path.
@@ -174,7 +177,7 @@ impl<Keys: EpochKeys> Party<Keys> {
     /// `hears`: whether packets from the other side are expected. Without a return path, the age of
     /// keys that this node made itself says nothing about the peer.
     pub(super) fn report(&self, now: u64, hears: bool) -> SessionReport {
-        let Party { key, keys, refused, refusal, path: _ } = self;
+        let Party { key, keys, refused, refusal, path: _, tries: _ } = self;
         let sending = keys.ring().sending().map(|epoch| epoch.since);
         let (since, handshakes) = match keys {
             Source::Agreed(association) => (sending, association.agreed()),

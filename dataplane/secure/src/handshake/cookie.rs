@@ -44,6 +44,14 @@ pub struct Gate {
     filled: u64,
 }
 
+/// The MACs of a message.
+struct Macs<'a> {
+    /// The message without the second one.
+    rest: &'a [u8],
+    mac1: &'a [u8; MAC],
+    mac2: &'a [u8; MAC],
+}
+
 /// Nanoseconds of a second that a message takes.
 const SHARE: u64 = 1_000_000_000 / HANDSHAKES_PER_SECOND;
 
@@ -78,11 +86,7 @@ impl Gate {
         if let Message::Cookie { .. } = parse(message).ok_or(Refused::Malformed)? {
             return Ok(Admission::Pass);
         }
-        let (rest, mac2) = message.split_last_chunk::<MAC>().ok_or(Refused::Malformed)?;
-        let (before, mac1) = rest.split_last_chunk::<MAC>().ok_or(Refused::Malformed)?;
-        if !is_equal(&mac(self.mac1_key.expose(), &[before]), mac1) {
-            return Err(Refused::Tag);
-        }
+        let Macs { rest, mac1, mac2 } = self.macs(message)?;
         self.advance(now, entropy);
         let cookie = mac(self.secret.expose(), &[address]);
         if self.budget >= SHARE {
@@ -93,6 +97,27 @@ impl Gate {
             return Ok(Admission::Pass);
         }
         self.reply(&cookie, message, mac1, entropy, out).map(Admission::Reply)
+    }
+
+    /// Whether a message was formed for this node, by the MAC that needs its public key; this takes
+    /// no multiplication. Cookies have no MAC.
+    #[must_use]
+    pub fn is_for_this(&self, message: &[u8]) -> bool {
+        match parse(message) {
+            Some(Message::Cookie { .. }) => true,
+            Some(_) => self.macs(message).is_ok(),
+            None => false,
+        }
+    }
+
+    /// The MACs of a message, of which the first one is right.
+    fn macs<'a>(&self, message: &'a [u8]) -> Result<Macs<'a>, Refused> {
+        let (rest, mac2) = message.split_last_chunk::<MAC>().ok_or(Refused::Malformed)?;
+        let (before, mac1) = rest.split_last_chunk::<MAC>().ok_or(Refused::Malformed)?;
+        if !is_equal(&mac(self.mac1_key.expose(), &[before]), mac1) {
+            return Err(Refused::Tag);
+        }
+        Ok(Macs { rest, mac1, mac2 })
     }
 
     fn advance(&mut self, now: u64, entropy: &Entropy) {

@@ -21,11 +21,15 @@ impl KeptTest {
 }
 
 fn kept() -> KeptTest {
+    kept_with(FILE)
+}
+
+fn kept_with(text: &str) -> KeptTest {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("recoded.toml");
-    fs::write(&path, FILE).unwrap();
+    fs::write(&path, text).unwrap();
     let state = folder.path().join("state");
-    let keeper = std::sync::Arc::new(Keeper::new(&path, FILE, FILE, Some(state)));
+    let keeper = std::sync::Arc::new(Keeper::new(&path, text, text, Some(state)));
     let (server, client) = Channel::pair().unwrap();
     let serving = keeper.clone();
     std::thread::spawn(move || serving.serve(&server));
@@ -112,6 +116,60 @@ fn process_that_does_not_start_with_a_configuration_brings_back_the_one_before()
     assert!(!kept.keeper.failed());
     assert!(replace("no configuration").is_err());
     assert_eq!(kept.keeper.in_force().0, other);
+}
+
+const PLAIN: &str = r#"
+[[link]]
+name = "west"
+interface = "eth0"
+local = "10.0.1.3"
+[[tunnel]]
+name = "rec0"
+address = "10.99.0.1/24"
+[[flow]]
+id = 1
+role = "sink"
+tunnel = "rec0"
+upstream = { link = "west", address = "10.0.1.1" }
+"#;
+
+const KEYS: &str = r#"edge_key = "3p7bfXt9wbTTW2HC7OQ1Nz+DQ8hbeGdNrfx+FG+IK08="
+[[neighbour]]
+link = "west"
+address = "10.0.1.1"
+public_key = "3p7bfXt9wbTTW2HC7OQ1Nz+DQ8hbeGdNrfx+FG+IK08="
+[daemon]
+private_key = "/etc/recoded/private.key"
+"#;
+
+/// A dataplane process in the hands of an attacker could once request any of sixteen old
+/// configurations, such as one from before the keys.
+#[test]
+fn old_configuration_that_authenticates_less_comes_back_by_the_file_only() {
+    let secured = format!("{PLAIN}{KEYS}");
+    let kept = kept_with(PLAIN);
+    let path = kept.folder.path().join("recoded.toml");
+    let reload = |text: &str, confirm| {
+        fs::write(&path, text).unwrap();
+        kept.runtime.block_on(kept.client.read(true))?;
+        kept.bring(by(Cause::Reload, confirm), text.to_owned(), text.to_owned())
+    };
+    let past = |number| kept.runtime.block_on(kept.client.past(number)).map(|past| past.text);
+    assert_eq!(reload(&secured, None), Ok(2));
+    for number in [None, Some(1)] {
+        let refused = past(number).unwrap_err().to_string();
+        assert!(refused.starts_with("that configuration has auth = \"none\""), "{refused}");
+        let text = PLAIN.to_owned();
+        assert!(kept.bring(by(Cause::Undo, None), text.clone(), text).is_err());
+    }
+    assert_eq!(kept.keeper.in_force().0, secured);
+    let other = format!("# other\n{secured}");
+    assert_eq!(reload(&other, None), Ok(3));
+    assert_eq!(past(None), Ok(secured.clone()), "as much as the active one");
+    // The file may say less, and an unconfirmed change to more is rolled back.
+    assert_eq!(reload(PLAIN, None), Ok(4));
+    assert_eq!(reload(&secured, Some(9)), Ok(5));
+    assert_eq!(past(None), Ok(PLAIN.to_owned()));
 }
 
 /// Another supervisor has only the record if no directory keeps the history.

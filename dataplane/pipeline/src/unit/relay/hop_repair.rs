@@ -70,7 +70,11 @@ impl Relay {
         if lacks == 0 || is_late || !has_begun || !self.is_mended(index, cx.io.now) {
             return;
         }
-        let granted = self.mender.spend(lacks, cx.counters, cx.io.now);
-        cx.counters.sent_repair += self.send_recoded(index, cx, granted as u16, false);
+        // The budget is in packets of the received length.
+        let inflation = self.inflation(index).round() as u16;
+        let wanted = lacks.saturating_mul(inflation);
+        let granted = self.mender.spend(wanted, cx.counters, cx.io.now) as u16;
+        let count = granted / inflation;
+        cx.counters.sent_repair += self.send_recoded(index, cx, count, false);
     }
 }

@@ -22,6 +22,8 @@
 
 pub(crate) mod adaptive;
 
+mod amplification;
+
 mod feedback;
 
 mod convergence;
@@ -342,7 +344,10 @@ impl Relay {
             collected.planned = plan_within(params, collected.rank(), collected.planned);
             collected.planned.saturating_sub(collected.tally.sent)
         };
-        self.repair_budget.earn(u64::from(collected.planned));
+        let shortfall = self.bounded(index, params, shortfall);
+        let full = f64::from(self.generations[index].planned) / self.inflation(index);
+        self.repair_budget.earn(full as u64);
+        let collected = &mut self.generations[index];
         self.mender.unit(collected.rank(), cx.io.now);
         if depth > 1 {
             collected.pending = shortfall;
@@ -401,6 +406,7 @@ impl Relay {
             cx.hops.send_combinations(cx.io, &sources, header, usize::from(count), collected.class);
         cx.counters.send_failed += failed;
         let collected = &mut self.generations[index];
+        collected.bytes_sent += sent * bytes as u64;
         if !is_repair || collected.is_mended {
             collected.tally.add(sent);
         }
@@ -423,6 +429,8 @@ impl Relay {
         header.write(cx.io.frames.bytes_mut(arrival.payload));
         let number = cx.hops.next_number();
         send_on(cx, arrival);
+        let collected = self.held_mut(header.generation);
+        collected.into_iter().for_each(|sent| sent.bytes_sent += u64::from(arrival.payload.len));
         if let Some(number) = number.filter(|_| header.is_mended()) {
             let bytes = usize::from(arrival.payload.len);
             self.mender.left(header.generation, bytes, number, 1, cx.io.now);
@@ -454,7 +462,7 @@ impl Relay {
         let header = CodedHeader { planned: cx.hops.part(collected.planned), ..header };
         self.forward(cx, arrival, header, last);
         if is_mended && !is_batch {
-            let share = self.mender.late_share();
+            let share = self.bounded(index, cx.params, self.mender.late_share());
             cx.counters.sent_recoded += self.send_recoded(index, cx, share, false);
         }
         Fate::Forwarded
@@ -474,14 +482,17 @@ impl Relay {
         if !self.goes_on(cx.params.onward_share) {
             return Fate::Consumed;
         }
-        cx.counters.sent_repair += 1;
         if accepted == Accepted::Innovative {
+            cx.counters.sent_repair += 1;
             let collected = &mut self.generations[index];
             collected.tally.add(u64::from(collected.is_mended));
             self.forward(cx, arrival, header, false);
             return Fate::Forwarded;
         }
-        cx.counters.sent_recoded += self.send_recoded(index, cx, 1, true);
+        let count = self.bounded(index, cx.params, 1);
+        let sent = self.send_recoded(index, cx, count, true);
+        cx.counters.sent_repair += sent;
+        cx.counters.sent_recoded += sent;
         Fate::Consumed
     }
 

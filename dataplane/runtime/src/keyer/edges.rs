@@ -1,0 +1,136 @@
+//! Messages between the ends of a flow: read at the ends, forwarded by relays.
+//!
+//! They arrive from neighbours, and a neighbour may forge them. Checks come before costs: first
+//! whether the neighbour is one of that flow, then the MAC of the message, then the budget of the
+//! neighbour, and only then multiplications on the curve.
+
+use super::{Keyer, SECOND, receives_from};
+use crate::keyring::{Letter, OUTGOING};
+use recoded_pipeline::params::{FlowParams, PeerId, Role, Snapshot};
+use recoded_secure::{ENVELOPE_BYTES, HANDSHAKE_BYTES_MAX, Refused, is_grant, is_group, open_edge};
+use recoded_wire::handshake::travel;
+use recoded_wire::header::HEADER_BYTES;
+
+/// Messages of other nodes forwarded per second and neighbour. At half of it, a restart of a source
+/// of several hundred flows would take seconds; at twice, two neighbours fill a core.
+const PASSED_PER_SECOND: u32 = 1000;
+
+/// Forwarded messages that wait to be sent; the rest of the queue is for messages of this node.
+const PASSED_WAITING: usize = OUTGOING / 2;
+
+/// Messages forwarded in the present second, by `PeerId`.
+pub(super) struct Passes {
+    second: u64,
+    made: Box<[u32]>,
+}
+
+impl Passes {
+    pub(super) fn new(neighbours: usize) -> Passes {
+        Passes { second: 0, made: vec![0; neighbours].into_boxed_slice() }
+    }
+
+    /// Counts a message from this neighbour. Returns whether it may be forwarded.
+    fn spend(&mut self, from: PeerId, now: u64) -> bool {
+        let second = now / SECOND;
+        if self.second != second {
+            self.second = second;
+            self.made.fill(0);
+        }
+        let Some(made) = self.made.get_mut(usize::from(from.0)) else { return false };
+        let is_left = *made < PASSED_PER_SECOND;
+        *made += u32::from(is_left);
+        is_left
+    }
+}
+
+impl Keyer {
+    pub(super) fn receive_edge(
+        &mut self,
+        flow: u32,
+        peer: PeerId,
+        mut letter: Letter,
+    ) -> Result<(), getrandom::Error> {
+        if is_grant(&letter.packet()[HEADER_BYTES..]) {
+            self.receive_grant(flow, peer, letter);
+            return Ok(());
+        }
+        if is_group(&letter.packet()[HEADER_BYTES..]) {
+            self.receive_telling(flow, peer, letter);
+            return Ok(());
+        }
+        let Some(edge) = self.edges.iter().position(|(id, _)| *id == flow) else {
+            self.pass(flow, peer, letter);
+            return Ok(());
+        };
+        let is_between = leads_to_edge(&self.shared.snapshot.get(), flow, peer);
+        let (_, party) = &mut self.edges[edge];
+        if !is_between {
+            party.refuse(Refused::OtherPeer);
+            return Ok(());
+        }
+        let packet = letter.packet_mut();
+        let message = &mut packet[HEADER_BYTES..];
+        if message.len() == ENVELOPE_BYTES {
+            // A hello, shorter than any message: the peer has the keys.
+            let mut ring = party.keys.ring().clone();
+            if let Err(reason) = open_edge(&mut ring, message, &flow.to_be_bytes()) {
+                party.refuse(reason);
+            }
+            return Ok(());
+        }
+        let now = self.clock.now();
+        let is_one_way = party.keys.is_one_way();
+        let has_mac =
+            is_one_way || self.gate.as_ref().is_some_and(|gate| gate.is_for_this(message));
+        if !has_mac {
+            party.refuse(Refused::Tag);
+            return Ok(());
+        }
+        if !party.tries.are_left(now, peer.0) {
+            party.refuse(Refused::TooMany);
+            return Ok(());
+        }
+        let mut out = [0; HANDSHAKE_BYTES_MAX];
+        let turn = party.keys.receive(now, message, &mut out, &mut self.memory)?;
+        // Others cost no multiplication, as most copies.
+        if let Err(reason) = &turn
+            && !matches!(reason, Refused::TooSoon | Refused::Unexpected | Refused::Malformed)
+        {
+            party.tries.spend(peer.0);
+        }
+        self.follow_edge(edge, turn, &out);
+        Ok(())
+    }
+
+    /// Forwards a message between edges in its direction of travel.
+    pub(super) fn pass(&mut self, flow: u32, from: PeerId, mut letter: Letter) {
+        let snapshot = self.shared.snapshot.get();
+        let Some(flow) = snapshot.flows.iter().find(|known| known.id == flow) else { return };
+        if !matches!(flow.role, Role::Relay { .. }) {
+            return;
+        }
+        let is_upstream = flow.upstreams().any(|upstream| upstream == from);
+        if !is_upstream && !flow.next_hops.contains(&from) {
+            return;
+        }
+        let has_room = self.keyring.outgoing.len() < PASSED_WAITING;
+        if !has_room || !travel(letter.packet_mut()) || !self.passes.spend(from, self.clock.now()) {
+            return;
+        }
+        if is_upstream {
+            flow.next_hops.iter().for_each(|hop| self.send(letter.to(*hop)));
+        } else {
+            flow.upstreams().for_each(|upstream| self.send(letter.to(upstream)));
+        }
+    }
+}
+
+/// Whether a neighbour lies between this end of a flow and the other one.
+fn leads_to_edge(snapshot: &Snapshot, flow: u32, peer: PeerId) -> bool {
+    let source =
+        |known: &&FlowParams| known.id == flow && matches!(known.role, Role::Source { .. });
+    match snapshot.flows.iter().find(source) {
+        Some(source) => source.next_hops.contains(&peer),
+        None => receives_from(snapshot, flow, peer),
+    }
+}
