@@ -20,7 +20,7 @@ pub const MACHINE: Machine = Machine {
     memory_mib: 1536,
     disk_mib: 0,
     waits: false,
-    has_peer: false,
+    peer: None,
     modules: &[
         "tun",
         "sch_netem",
