@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use recoded_lab::cases::{self, MACHINES};
-use recoded_lab::host::{self, Cache, Kernel, Verdict};
+use recoded_lab::host::{self, Architecture, Cache, Kernel, Verdict};
 use recoded_lab::{LabError, first_process, guest};
 
 /// Real kernels and NIC drivers in virtual machines, with two boxes in each. Needs no root.
@@ -89,7 +89,13 @@ fn fetch(again: bool) -> Result<bool, LabError> {
     }
     cache.tools()?;
     for kernel in Kernel::ALL {
-        cache.kernel(kernel)?;
+        cache.kernel(kernel, Architecture::Amd64)?;
+    }
+    for machine in MACHINES {
+        if machine.peer == Some(Architecture::Arm64) {
+            cache.kernel(machine.kernel, Architecture::Arm64)?;
+            cache.debian()?;
+        }
     }
     Ok(true)
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{Case, Machine};
 use crate::LabError;
 use crate::guest::{Apart, Guest};
-use crate::host::Kernel;
+use crate::host::{Architecture, Kernel};
 use crate::nic::Nic;
 
 /// A pair for the link, and one for management.
@@ -21,7 +21,7 @@ pub const MACHINE: Machine = Machine {
     memory_mib: 768,
     disk_mib: 0,
     waits: false,
-    has_peer: true,
+    peer: Some(Architecture::Amd64),
     modules: &["tun"],
     seconds: 900,
     cases: &CASES,

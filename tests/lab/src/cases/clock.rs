@@ -20,7 +20,7 @@ pub const MACHINE: Machine = Machine {
     memory_mib: 1024,
     disk_mib: 0,
     waits: true,
-    has_peer: false,
+    peer: None,
     modules: &["tun"],
     seconds: 900,
     cases: &CASES,

@@ -28,7 +28,7 @@ pub const MACHINE: Machine = Machine {
     memory_mib: 1536,
     disk_mib: 64,
     waits: false,
-    has_peer: false,
+    peer: None,
     modules: &["tun"],
     seconds: 900,
     cases: &CASES,

@@ -38,7 +38,7 @@ pub const MACHINE: Machine = Machine {
     memory_mib: 1024,
     disk_mib: 0,
     waits: false,
-    has_peer: false,
+    peer: None,
     modules: &["vfio", "vfio_iommu_type1", "vfio_pci_core", "vfio_pci", "iommufd"],
     seconds: 180,
     cases: &CASES,

@@ -71,7 +71,7 @@ const MACHINE: Machine = Machine {
     memory_mib: 1024,
     disk_mib: 0,
     waits: false,
-    has_peer: false,
+    peer: None,
     modules: &["tun"],
     seconds: 240,
     cases: &[],

@@ -2,6 +2,7 @@
 //! share a machine.
 
 mod apart;
+mod arm64;
 mod clock;
 mod faults;
 mod hardware;
@@ -15,7 +16,7 @@ mod tunnels;
 
 use crate::LabError;
 use crate::guest::Guest;
-use crate::host::Kernel;
+use crate::host::{Architecture, Kernel};
 use crate::nic::Nic;
 
 /// A case: a name, a line for the list, and the function that runs in the guest. It returns a few
@@ -50,8 +51,9 @@ pub struct Machine {
     pub disk_mib: u64,
     /// Whether its cases mostly wait. It then runs in parallel with the others.
     pub waits: bool,
-    /// Whether box a is in a separate machine with its own clock and power.
-    pub has_peer: bool,
+    /// Architecture of the separate machine of box a, if it has one. On amd64, that machine has the
+    /// programs of this host. On arm64, it has a small Debian, where a case installs the packages.
+    pub peer: Option<Architecture>,
     /// Modules to load in addition to those of the cards and of the shared folders.
     pub modules: &'static [&'static str],
     /// Timeout for the boot and all cases, after which the machine is killed.
@@ -73,6 +75,7 @@ pub static MACHINES: &[Machine] = &[
     clock::MACHINE,
     small::MACHINE,
     apart::MACHINE,
+    arm64::MACHINE,
 ];
 
 /// Every case with its machine.

@@ -24,7 +24,7 @@ pub const MACHINE: Machine = Machine {
     memory_mib: 2048,
     disk_mib: 0,
     waits: false,
-    has_peer: false,
+    peer: None,
     modules: &["tun"],
     seconds: 900,
     cases: &CASES,

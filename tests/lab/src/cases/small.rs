@@ -23,7 +23,7 @@ pub const MACHINE: Machine = Machine {
     memory_mib: 224,
     disk_mib: 0,
     waits: false,
-    has_peer: false,
+    peer: None,
     modules: &["tun"],
     seconds: 240,
     cases: &CASES,

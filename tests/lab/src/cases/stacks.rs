@@ -2,7 +2,7 @@
 
 use recoded_netns::Namespace;
 
-use super::faults::{flap, netem, netem_rate};
+use super::faults::{flap, fq, fq_codel, netem, netem_rate};
 use super::trial::Trial;
 use super::{Case, Machine};
 use crate::LabError;
@@ -20,13 +20,29 @@ pub const MACHINE: Machine = Machine {
     memory_mib: 1536,
     disk_mib: 0,
     waits: false,
-    has_peer: false,
-    modules: &["tun", "sch_netem", "veth", "8021q", "bonding", "bridge", "macvlan", "vrf"],
+    peer: None,
+    modules: &[
+        "tun",
+        "sch_netem",
+        "sch_fq",
+        "sch_fq_codel",
+        "sch_tbf",
+        "sch_ingress",
+        "cls_matchall",
+        "act_mirred",
+        "ifb",
+        "veth",
+        "8021q",
+        "bonding",
+        "bridge",
+        "macvlan",
+        "vrf",
+    ],
     seconds: 1200,
     cases: &CASES,
 };
 
-const CASES: [Case; 15] = [
+const CASES: [Case; 17] = [
     Case {
         name: "vlan-auto",
         shows: "the default on a VLAN (802.1Q)",
@@ -86,6 +102,16 @@ const CASES: [Case; 15] = [
         name: "netem-rate",
         shows: "20 ms and 10 Mbit/s by netem: round trips and TCP inside agree with plain, the bed too",
         run: netem_rate,
+    },
+    Case {
+        name: "fq-rate",
+        shows: "fq on the card, 20 ms and 10 Mbit/s by netem: round trips and TCP agree with plain",
+        run: fq,
+    },
+    Case {
+        name: "fq-codel-rate",
+        shows: "fq_codel behind a shaper of 10 Mbit/s: round trips and TCP agree with plain",
+        run: fq_codel,
     },
     Case {
         name: "flap-xdp",

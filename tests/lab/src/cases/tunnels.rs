@@ -25,7 +25,7 @@ pub const MACHINE: Machine = Machine {
     memory_mib: 1024,
     disk_mib: 0,
     waits: false,
-    has_peer: false,
+    peer: None,
     modules: &["tun", "ip_gre", "ipip", "sit", "wireguard", "ppp_generic", "pppoe"],
     seconds: 300,
     cases: &CASES,

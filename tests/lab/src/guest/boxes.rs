@@ -91,7 +91,7 @@ pub const OUTSIDE: [&str; 2] = ["192.0.2.1", "192.0.2.2"];
 /// The same, where the link has IPv6 addresses.
 const OUTSIDE_IPV6: [&str; 2] = ["fd00:c0::1", "fd00:c0::2"];
 /// Addresses of the two boxes in the tunnel.
-pub(super) const INSIDE: [&str; 2] = ["10.99.0.1", "10.99.0.2"];
+pub const INSIDE: [&str; 2] = ["10.99.0.1", "10.99.0.2"];
 
 impl Boxes {
     /// Starts both.

@@ -6,10 +6,10 @@ mod pair;
 mod peer;
 mod transfer;
 
-pub use boxes::{Boxes, Node, OUTSIDE, Setup, Stack};
+pub use boxes::{Boxes, INSIDE, Node, OUTSIDE, Setup, Stack};
 pub use host::Request;
 pub use pair::Pair;
-pub use peer::{Apart, Peer, serve};
+pub use peer::{Apart, INTERFACES, MANAGEMENT, PACKAGED, PACKAGES, PORT, Peer, serve};
 pub use transfer::{Pings, round_trip, tcp, under_pings};
 
 use std::fs::File;

@@ -5,6 +5,8 @@
 //!    namespace b: daemon, card -- pair 0 -------- link0, daemon of box a
 //!    Peer::run ---- pair 1 (management) --------- manage0, port 7000: runs commands
 //! ```
+//! The daemon of box a is either a program of this host, started by a script, or that of the
+//! packages, started by systemd.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -20,16 +22,22 @@ use crate::LabError;
 use crate::nic::{Nic, mac};
 
 /// Port of the peer for commands.
-const PORT: u16 = 7000;
+pub const PORT: u16 = 7000;
 
 /// Addresses for management: of the peer, and of the machine with cases.
-const MANAGEMENT: [&str; 2] = ["198.51.100.1", "198.51.100.2"];
+pub const MANAGEMENT: [&str; 2] = ["198.51.100.1", "198.51.100.2"];
+
+/// Interfaces of the peer: that of the link, and that for management.
+pub const INTERFACES: [&str; 2] = ["link0", "manage0"];
+
+/// Folder of the packages `recoded.deb` and `recoded-agent.deb` in a peer that installs them.
+pub const PACKAGES: &str = "/packages";
 
 /// Timeout for the peer's boot.
 const BOOT_PATIENCE: Duration = Duration::from_secs(300);
 
-/// Timeout of a command.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Timeout of a command. dpkg takes 10 s on an idle machine.
+const PATIENCE: Duration = Duration::from_secs(240);
 
 /// Timeout until box a carries the first packet.
 const FIRST_PATIENCE: Duration = Duration::from_secs(120);
@@ -38,6 +46,38 @@ const FIRST_PATIENCE: Duration = Duration::from_secs(120);
 const PINGS: u32 = 5;
 const ECHO_BYTES: usize = 200_000;
 
+/// Files of box a in a peer, and scripts for its daemon.
+#[derive(Debug)]
+pub struct Installation {
+    config: &'static str,
+    socket: &'static str,
+    key: &'static str,
+    start: &'static str,
+    stop: &'static str,
+    log: &'static str,
+}
+
+/// Programs of this host.
+static LOCAL: Installation = Installation {
+    config: "/run/a.toml",
+    socket: "/run/a.sock",
+    key: "/run/a.key",
+    start: "recoded --config /run/a.toml --state /run/a </dev/null >>/run/a.log 2>&1 &",
+    // Its children have other names.
+    stop: "kill $(pidof recoded)",
+    log: "tail -n 12 /run/a.log",
+};
+
+/// The packages, with the files that the documentation names.
+pub static PACKAGED: Installation = Installation {
+    config: "/etc/recoded/recoded.toml",
+    socket: "/run/recoded/recoded.sock",
+    key: "/etc/recoded/private.key",
+    start: "systemctl enable --now recoded 2>&1",
+    stop: "systemctl stop recoded 2>&1",
+    log: "journalctl --no-pager -n 30 -o cat -u recoded 2>&1",
+};
+
 /// The first program of a peer: runs commands until the machine ends.
 ///
 /// # Errors
@@ -45,11 +85,11 @@ const ECHO_BYTES: usize = 200_000;
 pub fn serve(nics: &[Nic]) -> Result<(), LabError> {
     let ip = |arguments: &str| process::run(Command::new("ip").args(arguments.split(' ')));
     ip("link set lo up")?;
-    for (number, name) in ["link0", "manage0"].iter().enumerate().take(nics.len()) {
+    for (number, name) in INTERFACES.iter().enumerate().take(nics.len()) {
         ip(&format!("link set {} name {name}", pair::named(&mac(number, 0))?))?;
     }
-    ip(&format!("addr add {}/24 dev manage0", MANAGEMENT[0]))?;
-    ip("link set manage0 up")?;
+    ip(&format!("addr add {}/24 dev {}", MANAGEMENT[0], INTERFACES[1]))?;
+    ip(&format!("link set {} up", INTERFACES[1]))?;
     let listener = TcpListener::bind(("0.0.0.0", PORT));
     let listener = listener.map_err(|error| LabError::Wrong(error.to_string()))?;
     for stream in listener.incoming().flatten() {
@@ -81,7 +121,9 @@ fn execute(mut stream: TcpStream) -> std::io::Result<()> {
 
 /// The peer, as the machine with cases sees it.
 #[derive(Clone, Copy, Debug)]
-pub struct Peer(());
+pub struct Peer {
+    installation: &'static Installation,
+}
 
 impl Peer {
     /// Runs a script in the peer and returns its output.
@@ -102,8 +144,7 @@ impl Peer {
     /// # Errors
     /// When the peer does not answer.
     pub fn start_daemon(&self) -> Result<(), LabError> {
-        self.run("recoded --config /run/a.toml --state /run/a </dev/null >>/run/a.log 2>&1 &")?;
-        Ok(())
+        self.run(self.installation.start).map(drop)
     }
 
     /// Ends its daemon in order.
@@ -111,8 +152,7 @@ impl Peer {
     /// # Errors
     /// When it does not end.
     pub fn stop_daemon(&self) -> Result<(), LabError> {
-        // Its children have other names.
-        self.run("kill $(pidof recoded)")?;
+        self.run(self.installation.stop)?;
         let gone = "for i in $(seq 150); do\n\
                     ip link show rec0 >/dev/null 2>&1 || exit 0\n\
                     sleep 0.1\n\
@@ -124,7 +164,7 @@ impl Peer {
 
     /// The end of the log of its daemon.
     pub fn log(&self) -> String {
-        self.run("tail -n 12 /run/a.log").unwrap_or_else(|error| error.to_string())
+        self.run(self.installation.log).unwrap_or_else(|error| error.to_string())
     }
 }
 
@@ -156,28 +196,40 @@ impl Guest {
     /// # Errors
     /// When the peer does not boot, or a daemon does not start.
     pub fn apart(&self, backend: Option<&'static str>) -> Result<Apart, LabError> {
-        let peer = self.peer()?;
-        let setup =
-            Setup { backend, has_keys: true, folder: Some("/run/apart"), ..Setup::default() };
+        let setup = Setup { backend, ..Setup::default() };
+        self.apart_as(self.peer(&LOCAL)?, &setup, &setup)
+    }
+
+    /// Starts box a in the peer and box b here, with keys and records. Of these setups only backend
+    /// and stack count, and of box a only the backend.
+    ///
+    /// # Errors
+    /// When a daemon does not start.
+    pub fn apart_as(&self, peer: Peer, of_a: &Setup, of_b: &Setup) -> Result<Apart, LabError> {
+        let files = peer.installation;
+        let setup = Setup { has_keys: true, folder: Some("/run/apart"), ..of_b.clone() };
         std::fs::create_dir_all("/run/apart").map_err(LabError::file(Path::new("/run/apart")))?;
         let mut node = Node::make(self.case, 1, &self.interface(Nic::Virtio, 1)?, &setup)?;
         let begin = format!(
-            "ip addr replace {}/24 dev link0 && ip link set link0 up\n\
+            "ip addr replace {}/24 dev {link} && ip link set {link} up\n\
              rm -rf /run/a /run/a.log\n\
              umask 077\n\
-             [ -e /run/a.key ] || recodectl genkey >/run/a.key\n\
-             recodectl pubkey </run/a.key",
-            OUTSIDE[0]
+             [ -e {key} ] || recodectl genkey >{key}\n\
+             recodectl pubkey <{key}",
+            OUTSIDE[0],
+            link = INTERFACES[0],
+            key = files.key
         );
         let keys = [peer.run(&begin)?.trim().to_owned(), node.public_key()?];
         let side = Side {
             end: 0,
-            interface: "link0",
-            socket: Path::new("/run/a.sock"),
-            key: Path::new("/run/a.key"),
+            interface: INTERFACES[0],
+            socket: Path::new(files.socket),
+            key: Path::new(files.key),
             peer_key: Some(&keys[1]),
         };
-        peer.run(&format!("cat >/run/a.toml <<'END'\n{}END", config(&side, &setup)))?;
+        let config = config(&side, of_a);
+        peer.run(&format!("cat >{} <<'END'\n{config}END", files.config))?;
         peer.start_daemon()?;
         node.configure(&setup, Some(&keys[0]))?;
         node.spawn()?;
@@ -186,12 +238,15 @@ impl Guest {
     }
 
     /// Waits until the peer accepts commands.
-    fn peer(&self) -> Result<Peer, LabError> {
+    ///
+    /// # Errors
+    /// When it does not boot.
+    pub fn peer(&self, installation: &'static Installation) -> Result<Peer, LabError> {
         let interface = self.interface(Nic::E1000e, 1)?;
         let ip = |arguments: &str| process::run(Command::new("ip").args(arguments.split(' ')));
         ip(&format!("addr replace {}/24 dev {interface}", MANAGEMENT[1]))?;
         ip(&format!("link set {interface} up"))?;
-        let (peer, began) = (Peer(()), Instant::now());
+        let (peer, began) = (Peer { installation }, Instant::now());
         while let Err(error) = peer.run("true") {
             if began.elapsed() > BOOT_PATIENCE {
                 return Err(error);
@@ -217,9 +272,17 @@ impl Apart {
     /// # Errors
     /// When a ping after the first is lost, or the echo differs.
     pub fn carry(&self) -> Result<(), LabError> {
+        self.carry_bytes(ECHO_BYTES)
+    }
+
+    /// The same with this many bytes.
+    ///
+    /// # Errors
+    /// As [`Apart::carry`].
+    pub fn carry_bytes(&self, bytes: usize) -> Result<(), LabError> {
         self.first_ping(FIRST_PATIENCE)?;
         transfer::ping(&self.node.namespace, INSIDE[0], PINGS).map_err(|error| self.told(error))?;
-        let text: String = (0..ECHO_BYTES / 6).map(|number| format!("{number:05}\n")).collect();
+        let text: String = (0..bytes / 6).map(|number| format!("{number:05}\n")).collect();
         let script = format!("cat <<'END'\n{text}END\n");
         let answer = self.node.namespace.inside(|| ask(INSIDE[0], &script))?;
         match answer {

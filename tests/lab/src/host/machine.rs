@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use super::debian;
 use super::kernel::Unpacked;
-use super::packages::Cache;
+use super::packages::{Architecture, Cache};
 use super::qemu::{Qemu, Role};
 use super::root;
 use crate::LabError;
@@ -40,15 +41,27 @@ impl Running {
         folder: &Path,
     ) -> Result<Running, LabError> {
         let tools = cache.tools()?;
-        let kernel = Unpacked::find(&cache.kernel(machine.kernel)?)?;
+        let kernel_of = |architecture| Unpacked::find(&cache.kernel(machine.kernel, architecture)?);
+        let kernel = kernel_of(Architecture::Amd64)?;
         let shared = folder.join("shared");
         fs::create_dir_all(&shared).map_err(LabError::file(&shared))?;
-        let start = |role, root: &[u8]| Qemu::start(&tools, &kernel, machine, role, folder, root);
-        let peer = match machine.has_peer {
-            true => Some(start(Role::Peer, &root::peer_root(&tools, &kernel, machine, folder)?)?),
-            false => None,
+        let start = |kernel: &Unpacked, role, root: &[u8]| {
+            Qemu::start(&tools, kernel, machine, role, folder, root)
         };
-        let qemu = start(Role::Main, &root::first_root(&tools, &kernel, machine, cases)?)?;
+        let peer = match machine.peer {
+            None => None,
+            Some(Architecture::Amd64) => {
+                let root = root::peer_root(&tools, &kernel, machine, folder)?;
+                Some(start(&kernel, Role::Peer(Architecture::Amd64), &root)?)
+            }
+            Some(Architecture::Arm64) => {
+                let packages = debian::arm64_packages()?;
+                let kernel = kernel_of(Architecture::Arm64)?;
+                let root = debian::root(&cache.debian()?, &kernel, machine, &packages)?;
+                Some(start(&kernel, Role::Peer(Architecture::Arm64), &root)?)
+            }
+        };
+        let qemu = start(&kernel, Role::Main, &root::first_root(&tools, &kernel, machine, cases)?)?;
         let patience = BUSY * Duration::from_secs(machine.seconds);
         Ok(Running { qemu, peer, shared, began: Instant::now(), patience })
     }

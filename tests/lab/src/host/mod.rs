@@ -2,6 +2,7 @@
 
 mod apt;
 mod cpio;
+mod debian;
 mod kernel;
 mod machine;
 mod packages;
@@ -10,5 +11,6 @@ mod qmp;
 mod root;
 mod run;
 
-pub use packages::{Cache, Kernel};
+pub use debian::arm64_packages;
+pub use packages::{Architecture, Cache, Kernel};
 pub use run::{CaseReport, Verdict, run};

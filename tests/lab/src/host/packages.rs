@@ -5,7 +5,9 @@
 //!    lock            held while packages are fetched
 //!    apt/SUITE-ARCH  lists and state of apt
 //!    tools-PACKAGES  QEMU and other programs of one release of Debian, with all libraries
-//!    linux-SERIES    a kernel and its modules
+//!    linux-SERIES    a kernel for amd64 and its modules; for another one, linux-SERIES-ARCH
+//!    debian-ARCH-PACKAGES
+//!                    a small Debian, whose dpkg knows the packages in it
 //! ```
 //! A folder has its name once it is complete. `scripts/lab --fetch` replaces all.
 
@@ -25,7 +27,53 @@ const CACHE_ENV: &str = "RECODED_LAB_CACHE";
 const TOOLS: Suite = Suite { name: "trixie", architecture: "amd64" };
 
 /// QEMU, and programs for guests that many hosts lack.
-const TOOLS_PACKAGES: [&str; 4] = ["qemu-system-x86", "busybox-static", "wireguard-tools", "ppp"];
+const TOOLS_PACKAGES: [&str; 5] =
+    ["qemu-system-x86", "qemu-system-arm", "busybox-static", "wireguard-tools", "ppp"];
+
+/// A system where dpkg installs packages and systemd starts services: dependencies of `recoded`,
+/// and programs that its scripts use.
+const DEBIAN_PACKAGES: [&str; 15] = [
+    "base-files",
+    "base-passwd",
+    "busybox-static",
+    "coreutils",
+    "dash",
+    "dpkg",
+    "init-system-helpers",
+    "iproute2",
+    "libc-bin",
+    "libelf1t64",
+    "passwd",
+    "perl-base",
+    "systemd-sysv",
+    "tar",
+    "zlib1g",
+];
+
+/// Release of that system.
+const DEBIAN: Suite = Suite { name: "trixie", architecture: "arm64" };
+
+/// The processor of a machine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Architecture {
+    /// 64-bit x86, as this host.
+    Amd64,
+    /// 64-bit ARM.
+    Arm64,
+}
+
+impl Architecture {
+    /// Every architecture.
+    const ALL: [Architecture; 2] = [Architecture::Amd64, Architecture::Arm64];
+
+    /// The name that Debian uses.
+    pub fn name(self) -> &'static str {
+        match self {
+            Architecture::Amd64 => "amd64",
+            Architecture::Arm64 => "arm64",
+        }
+    }
+}
 
 /// A series of kernels.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -54,14 +102,14 @@ impl Kernel {
         }
     }
 
-    fn suite(self) -> Suite {
+    fn suite(self, architecture: Architecture) -> Suite {
         let name = match self {
             Kernel::V5_10 => "bullseye",
             Kernel::V6_1 => "bookworm",
             Kernel::V6_12 => "trixie",
             Kernel::Newest => "trixie-backports",
         };
-        Suite { name, architecture: "amd64" }
+        Suite { name, architecture: architecture.name() }
     }
 }
 
@@ -99,8 +147,11 @@ impl Cache {
     /// When a folder cannot be deleted.
     pub fn clear(&self) -> Result<(), LabError> {
         let _lock = self.lock()?;
-        let kernels = Kernel::ALL.map(|kernel| self.kernel_folder(kernel));
-        for folder in kernels.iter().chain([&self.tools_folder()]) {
+        let mut folders = vec![self.tools_folder(), self.debian_folder()];
+        for architecture in Architecture::ALL {
+            folders.extend(Kernel::ALL.map(|kernel| self.kernel_folder(kernel, architecture)));
+        }
+        for folder in &folders {
             if folder.exists() {
                 fs::remove_dir_all(folder).map_err(LabError::file(folder))?;
             }
@@ -122,9 +173,21 @@ impl Cache {
     ///
     /// # Errors
     /// When it cannot be fetched.
-    pub fn kernel(&self, kernel: Kernel) -> Result<PathBuf, LabError> {
-        self.set(&self.kernel_folder(kernel), kernel.suite(), |apt, folder| {
-            apt.download(&kernel_packages(apt, kernel)?, folder)
+    pub fn kernel(&self, kernel: Kernel, architecture: Architecture) -> Result<PathBuf, LabError> {
+        let folder = self.kernel_folder(kernel, architecture);
+        self.set(&folder, kernel.suite(architecture), |apt, folder| {
+            apt.download(&kernel_packages(apt, kernel, architecture)?, folder)
+        })
+    }
+
+    /// The root of a small Debian for arm64, fetched where it is missing. No script of its packages
+    /// has run.
+    ///
+    /// # Errors
+    /// When it cannot be fetched.
+    pub fn debian(&self) -> Result<PathBuf, LabError> {
+        self.set(&self.debian_folder(), DEBIAN, |apt, folder| {
+            apt.download_all(&DEBIAN_PACKAGES, folder)
         })
     }
 
@@ -133,8 +196,18 @@ impl Cache {
         self.folder.join(format!("tools-{}", TOOLS_PACKAGES.join("-")))
     }
 
-    fn kernel_folder(&self, kernel: Kernel) -> PathBuf {
-        self.folder.join(format!("linux-{}", kernel.name()))
+    fn kernel_folder(&self, kernel: Kernel, architecture: Architecture) -> PathBuf {
+        let series = kernel.name();
+        self.folder.join(match architecture {
+            Architecture::Amd64 => format!("linux-{series}"),
+            Architecture::Arm64 => format!("linux-{series}-{}", architecture.name()),
+        })
+    }
+
+    /// Other packages, another folder.
+    fn debian_folder(&self) -> PathBuf {
+        let names = DEBIAN_PACKAGES.join("-");
+        self.folder.join(format!("debian-{}-{names}", DEBIAN.architecture))
     }
 
     /// A folder of unpacked packages, which `download` puts into a folder.
@@ -156,12 +229,15 @@ impl Cache {
         fs::create_dir_all(&packages).map_err(LabError::file(&packages))?;
         download(&Apt::update(&self.folder.join("apt"), suite)?, &packages)?;
         let root = part.join("root");
+        let mut controls = Vec::new();
         for entry in fs::read_dir(&packages).map_err(LabError::file(&packages))?.flatten() {
             let package = entry.path();
             if package.extension().is_some_and(|end| end == "deb") {
-                process::run(Command::new("dpkg-deb").arg("-x").arg(package).arg(&root))?;
+                process::run(Command::new("dpkg-deb").arg("-x").arg(&package).arg(&root))?;
+                controls.push(process::run(Command::new("dpkg-deb").arg("-f").arg(&package))?);
             }
         }
+        write_database(&root, &controls)?;
         fs::rename(&root, folder).map_err(LabError::file(folder))?;
         fs::remove_dir_all(&part).map_err(LabError::file(&part))?;
         Ok(folder.to_owned())
@@ -175,14 +251,44 @@ impl Cache {
     }
 }
 
+/// Writes the database of dpkg in a root, where packages with these control files are installed.
+/// Their files are not listed.
+fn write_database(root: &Path, controls: &[String]) -> Result<(), LabError> {
+    let folder = root.join("var/lib/dpkg");
+    let write = |name: &str, text: &str| {
+        let file = folder.join(name);
+        fs::write(&file, text).map_err(LabError::file(&file))
+    };
+    let lists = folder.join("info");
+    fs::create_dir_all(&lists).map_err(LabError::file(&lists))?;
+    let mut status = String::new();
+    for control in controls {
+        let field = |key: &str| {
+            let line = control.lines().find_map(|line| line.strip_prefix(key));
+            line.unwrap_or_default().trim()
+        };
+        let (name, architecture) = (field("Package:"), field("Architecture:"));
+        match field("Multi-Arch:") {
+            "same" => write(&format!("info/{name}:{architecture}.list"), "/.\n")?,
+            _ => write(&format!("info/{name}.list"), "/.\n")?,
+        }
+        status.push_str(&format!("{}\nStatus: install ok installed\n\n", control.trim_end()));
+    }
+    write("status", &status)
+}
+
 /// The packages behind the name `linux-image-amd64`: an image, or, in later releases, an empty one
 /// that depends on a binary and modules.
-fn kernel_packages(apt: &Apt, kernel: Kernel) -> Result<Vec<String>, LabError> {
+fn kernel_packages(
+    apt: &Apt,
+    kernel: Kernel,
+    architecture: Architecture,
+) -> Result<Vec<String>, LabError> {
     let missing = |what: &str| {
         LabError::Unavailable(format!("the mirror has no {what} for Linux {}", kernel.name()))
     };
-    let meta = "linux-image-amd64";
-    let images = apt.dependencies(meta)?.ok_or_else(|| missing(meta))?;
+    let meta = format!("linux-image-{}", architecture.name());
+    let images = apt.dependencies(&meta)?.ok_or_else(|| missing(&meta))?;
     let mut names: Vec<String> = Vec::new();
     for image in images.into_iter().filter(|name| name.starts_with("linux-image-")) {
         let depends = apt.dependencies(&image)?.ok_or_else(|| missing(&image))?;

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use super::kernel::Unpacked;
+use super::packages::Architecture;
 use super::qmp::Monitor;
 use crate::LabError;
 use crate::cases::Machine;
@@ -13,13 +14,17 @@ use crate::nic::{netdev, port};
 /// Image of the disk, which lives as long as the machine.
 const DISK: &str = "disk";
 
+/// Memory of a machine with a Debian in memory: 80 MiB of files are there twice while Linux unpacks
+/// them.
+const DEBIAN_MEMORY_MIB: u32 = 1024;
+
 /// Which of two machines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
     /// It has the root of the host, and runs cases.
     Main,
     /// It has box a of a machine with a peer, in a root in memory.
-    Peer,
+    Peer(Architecture),
 }
 
 impl Role {
@@ -27,16 +32,30 @@ impl Role {
     fn prefix(self) -> &'static str {
         match self {
             Role::Main => "",
-            Role::Peer => "peer-",
+            Role::Peer(_) => "peer-",
         }
     }
 
     /// The ends of each pair that it has.
     fn ends(self, machine: &Machine) -> &'static [usize] {
-        match (machine.has_peer, self) {
-            (false, _) => &[0, 1],
-            (true, Role::Peer) => &[0],
-            (true, Role::Main) => &[1],
+        match (machine.peer, self) {
+            (None, _) => &[0, 1],
+            (Some(_), Role::Peer(_)) => &[0],
+            (Some(_), Role::Main) => &[1],
+        }
+    }
+
+    fn architecture(self) -> Architecture {
+        match self {
+            Role::Main => Architecture::Amd64,
+            Role::Peer(architecture) => architecture,
+        }
+    }
+
+    fn memory_mib(self, machine: &Machine) -> u32 {
+        match self {
+            Role::Peer(Architecture::Arm64) => DEBIAN_MEMORY_MIB,
+            Role::Main | Role::Peer(Architecture::Amd64) => machine.memory_mib,
         }
     }
 }
@@ -103,17 +122,23 @@ fn command(tools: &Path, machine: &Machine, role: Role, folder: &Path) -> Comman
     // Sockets between machines have short names in it.
     command.current_dir(folder);
     command.args(["--pdeathsig", "KILL"]).arg(libraries.join("ld-linux-x86-64.so.2"));
-    command.arg("--library-path").arg(&libraries).arg(tools.join("usr/bin/qemu-system-x86_64"));
+    // Signatures of pointers by the algorithm of the architecture take half of the time.
+    let (program, model, processor, console) = match role.architecture() {
+        Architecture::Amd64 => ("qemu-system-x86_64", "q35", "max", "ttyS0"),
+        Architecture::Arm64 => ("qemu-system-aarch64", "virt", "max,pauth-impdef=on", "ttyAMA0"),
+    };
+    command.arg("--library-path").arg(&libraries).arg(tools.join("usr/bin").join(program));
     for data in ["qemu", "seabios"] {
         command.arg("-L").arg(tools.join("usr/share").join(data));
     }
-    command.args(["-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max"]);
-    command.args(["-smp", &machine.processors.to_string(), "-m", &machine.memory_mib.to_string()]);
+    command.args(["-machine", model, "-accel", "tcg,thread=multi", "-cpu", processor]);
+    let memory_mib = role.memory_mib(machine);
+    command.args(["-smp", &machine.processors.to_string(), "-m", &memory_mib.to_string()]);
     command.args(["-nodefaults", "-display", "none", "-no-reboot", "-qmp", "stdio"]);
     command
         .arg("-serial")
         .arg(format!("file:{}", folder.join(format!("{}console.log", role.prefix())).display()));
-    let mut options = "console=ttyS0 panic=-1 loglevel=5 mitigations=off".to_owned();
+    let mut options = format!("console={console} panic=-1 loglevel=5 mitigations=off");
     if !machine.behind_iommu.is_empty() {
         options.push_str(" intel_iommu=on");
         // It must precede all devices, and VFIO requires interrupt remapping.
@@ -138,9 +163,9 @@ fn command(tools: &Path, machine: &Machine, role: Role, folder: &Path) -> Comman
             let chassis = 2 * pair + end + 1;
             command.arg("-device").arg(format!("pcie-root-port,id={port},chassis={chassis}"));
             let other = netdev(pair, 1 - end);
-            let joined = match machine.has_peer {
-                false => format!("hubport,id={name},hubid={pair}"),
-                true => format!(
+            let joined = match machine.peer {
+                None => format!("hubport,id={name},hubid={pair}"),
+                Some(_) => format!(
                     "dgram,id={name},local.type=unix,local.path={name},remote.type=unix,\
                      remote.path={other}"
                 ),
