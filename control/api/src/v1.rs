@@ -461,6 +461,9 @@ pub struct Adopted {
     pub edition: u64,
     /// The flow's parameters after the change.
     pub parameters: Parameters,
+    /// Consequences of the change for other parameters; an older daemon reports none.
+    #[serde(default)]
+    pub notices: Vec<String>,
 }
 
 /// What another configuration changes, or changed.

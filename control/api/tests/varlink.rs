@@ -48,6 +48,7 @@ impl Backend for Fake {
                     flow: 1,
                     edition: 8,
                     parameters: Parameters { generation_size: Some(32), ..Parameters::default() },
+                    notices: vec!["code".into()],
                 }),
                 Some("33") => {
                     Err(ControlError::NotAdopted { edition: 8, reason: "worker 0 is stuck".into() })

@@ -3,6 +3,7 @@
 use crate::configure;
 #[cfg(feature = "bats")]
 use crate::degrees;
+use crate::init::InitOptions;
 use crate::keys;
 use crate::network::options::{Fleet, NETWORK_HELP, Rendering};
 use crate::part::Show;
@@ -125,9 +126,10 @@ pub enum Command {
     },
     /// Confirm the last reload, cancelling automatic rollback
     Confirm,
-    /// Roll back to the previous configuration; the file is unchanged
+    /// Roll back to the previous configuration
     ///
-    /// A second undo reverts the first one. While a reload waits for confirmation, undo rolls it
+    /// The file is unchanged, unless `set --save` made the change: then it is restored, too. A
+    /// second undo reverts the first one. While a reload waits for confirmation, undo rolls it
     /// back at once.
     Undo {
         /// Number of the configuration, from recodectl history
@@ -226,7 +228,15 @@ pub enum Command {
     #[cfg(feature = "bats")]
     #[command(after_help = degrees::EXAMPLES)]
     Degrees(degrees::DegreeOptions),
-    /// Generate the configuration of every box of a network from one file; needs no daemon
+    /// Make the key of this box and the first file of a network, or add other boxes to it; needs no
+    /// daemon
+    ///
+    /// On a terminal it requests name and address. The file is the same on all boxes; a daemon
+    /// finds its own line by its private key. The printed command adds this box to the file of
+    /// another one.
+    #[command(after_help = INIT)]
+    Init(InitOptions),
+    /// Print the configuration of every box of a network from one file; needs no daemon
     ///
     /// The parser of the daemon checks each file first; its errors name the line of the network
     /// file.
@@ -301,6 +311,14 @@ pub enum Command {
         page: Option<String>,
     },
 }
+
+const INIT: &str = "\
+A laptop behind address translation, and a server:
+  server# recodectl init --name server --address vpn.example.net
+  laptop# recodectl init --name laptop --with 'LINE OF SERVER'
+  server# recodectl init --with 'LINE OF LAPTOP'
+  both#   systemctl enable --now recoded
+init prints the line in question with the command. Other forms of networks: recodectl render --help";
 
 const TRACE: &str = "\
 loss     share of packets lost on the hop, before repair
@@ -383,6 +401,7 @@ impl Command {
             Command::Reload { .. } => "reload",
             Command::Confirm => "confirm",
             Command::Undo { .. } => "undo",
+            Command::Init(_) => "init",
             Command::History => "history",
             Command::Kernels { .. } => "kernels",
             Command::Engines { .. } => "engines",

@@ -10,6 +10,7 @@ use recoded::check;
 use recoded::config::Config;
 use recoded::config::document::FILE_BYTES_MAX;
 use recoded::config::error::ConfigErrors;
+use recoded::network::{self, OwnError};
 use recoded_host::{FactsError, Finding, Level};
 use serde::Serialize;
 use std::fs::File;
@@ -34,6 +35,9 @@ pub struct ConfigureOptions {
     /// The configuration
     #[arg(long, value_name = "FILE", default_value = "/etc/recoded/recoded.toml")]
     config: PathBuf,
+    /// The box that this host is, in a file with [boxes]; by default the one with its private key
+    #[arg(long, value_name = "BOX", env = "RECODED_NAME")]
+    name: Option<String>,
     /// Only print the commands; the default
     #[arg(long, conflicts_with = "apply")]
     dry_run: bool,
@@ -56,6 +60,9 @@ pub enum ConfigureError {
     /// It is not valid.
     #[error(transparent)]
     Config(#[from] ConfigErrors),
+    /// It is a network, in which this host is not known.
+    #[error(transparent)]
+    Own(#[from] OwnError),
     /// Linux does not answer.
     #[error(transparent)]
     Facts(#[from] FactsError),
@@ -96,7 +103,9 @@ pub fn run(options: &ConfigureOptions) -> Result<ConfigureReport, ConfigureError
     let ConfigureOptions { config, apply, .. } = options;
     let text = read(config)?;
     let mtu = recoded::node::mtu;
-    let (_, _, parsed) = Config::parse(&config.to_string_lossy(), &text, &mtu)?;
+    let file = config.to_string_lossy();
+    let text = network::own(&file, &text, options.name.as_deref())?;
+    let (_, _, parsed) = Config::parse(&file, &text, &mtu)?;
     let plan = check::plan(&parsed);
     let mut findings = recoded_host::check(&plan)?;
     let mendable = findings.iter().filter(|finding| !finding.mend.is_empty());

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod atomic_file;
 mod durations;
 mod part;
 
@@ -28,6 +29,8 @@ mod events;
 mod feed;
 
 mod kernels;
+
+mod init;
 
 mod keys;
 
@@ -107,6 +110,8 @@ enum Failure {
     #[error(transparent)]
     Configure(#[from] configure::ConfigureError),
     #[error(transparent)]
+    Init(#[from] init::InitError),
+    #[error(transparent)]
     Plan(#[from] plan::PlanError),
     #[error(transparent)]
     Ping(#[from] ping::PingError),
@@ -146,6 +151,7 @@ impl Failure {
             | Failure::Plan(_)
             | Failure::Ping(_)
             | Failure::Configure(_)
+            | Failure::Init(_)
             | Failure::Top(_)
             | Failure::Bugreport(_)
             | Failure::Doctor(_) => exit::FAILED,
@@ -165,6 +171,7 @@ impl Failure {
             Failure::Plan(_) => "plan",
             Failure::Ping(_) => "ping",
             Failure::Configure(_) => "configure",
+            Failure::Init(_) => "init",
             Failure::Kernel(_) => "kernel",
             #[cfg(feature = "bats")]
             Failure::Degrees(_) => "degrees",
@@ -258,6 +265,10 @@ fn run(arguments: &Arguments) -> Result<String, Failure> {
         | Command::Configure { .. }
         | Command::Kernels { .. }
         | Command::Engines { .. } => measure(arguments),
+        Command::Init(options) => {
+            let done = init::run(options)?;
+            if json { Ok(json::pretty(&done)?) } else { Ok(init::text(&done)) }
+        }
         Command::Genkey => text(json, "private_key", crypto_keys::private()?.into_bytes()),
         Command::Pubkey => {
             let key = crypto_keys::public(io::stdin().lock())?;
@@ -441,7 +452,12 @@ fn show_adopted(adopted: &Adopted, changes: &BTreeMap<String, String>, save: boo
     let (flow, edition) = (adopted.flow, adopted.edition);
     let saved = if save { ", and in the configuration file" } else { "" };
     let made = made.join(" ");
-    format!("flow {flow}: {made}: applied on all workers (edition {edition}){saved}\n")
+    let mut text =
+        format!("flow {flow}: {made}: applied on all workers (edition {edition}){saved}\n");
+    for notice in &adopted.notices {
+        text += &format!("note: {notice}\n");
+    }
+    text
 }
 
 fn text(json: bool, key: &str, bytes: Vec<u8>) -> Result<String, Failure> {

@@ -129,6 +129,7 @@ fn every_command_without_a_daemon_works_or_says_what_to_start() {
         (0, "engines --seconds 0"),
         #[cfg(feature = "bats")]
         (1, "degrees --rank-histogram none.json"),
+        (0, "init --name a --config new.toml --key new.key"),
         (0, "genkey"),
         (1, "pubkey"),
         (0, "genpsk"),

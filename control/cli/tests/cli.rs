@@ -55,7 +55,11 @@ impl Backend for Fake {
                 let reason = "edition 5 was not adopted".to_owned();
                 return Err(ControlError::NotAdopted { edition: 5, reason });
             }
-            Ok(Adopted { flow: 1, edition: 5, parameters: source_parameters() })
+            let notices = match changes.contains_key("redundancy") {
+                true => vec!["code = \"auto\" is rlnc now and was stream before".to_owned()],
+                false => Vec::new(),
+            };
+            Ok(Adopted { flow: 1, edition: 5, parameters: source_parameters(), notices })
         })
     }
 

@@ -61,7 +61,9 @@ impl Backend for Large {
     }
 
     fn set(&mut self, _: i64, _: BTreeMap<String, String>) -> SetFuture<'_> {
-        Box::pin(async { Ok(Adopted { flow: 1, edition: 2, parameters: Default::default() }) })
+        Box::pin(async {
+            Ok(Adopted { flow: 1, edition: 2, parameters: Default::default(), notices: Vec::new() })
+        })
     }
 
     fn save(&mut self, flow: i64, changes: BTreeMap<String, String>) -> SetFuture<'_> {

@@ -24,7 +24,7 @@ pub fn plan(config: &Config) -> HostPlan {
         neighbours: config
             .hops
             .iter()
-            .filter(|hop| hop.link == index && config.trouble(hop).is_none())
+            .filter(|hop| hop.link == index)
             .map(|hop| hop.address)
             .collect(),
         sockets: sockets(link, index, &topology),

@@ -8,6 +8,8 @@
 
 pub mod config;
 
+pub mod network;
+
 pub mod keys;
 
 pub mod check;

@@ -4,7 +4,7 @@
 //! publishes one snapshot and waits until every worker has adopted it. After any failure, the last
 //! good configuration is active.
 
-use crate::config::code::forget_other_codes;
+use crate::config::code::{Word, forget_other_codes};
 use crate::config::daemon::ENGINE_RULE;
 use crate::config::diff::{Change, Cost, diff};
 use crate::config::document::{Document, Section};
@@ -414,6 +414,7 @@ impl<D: Dataplane> Live<D> {
     ) -> Result<Adopted, ControlError> {
         let index = self.find(flow)?;
         let (document, config) = self.candidate(index, &changes)?;
+        let notices = notices(&self.config.flows[index], &config.flows[index], &changes);
         if config == self.config {
             // Workers need no update, but the document now has the value as written.
             self.document = document;
@@ -426,6 +427,7 @@ impl<D: Dataplane> Live<D> {
             flow: u64::from(adopted.params.id),
             edition: self.edition,
             parameters: state::parameters(adopted),
+            notices,
         })
     }
 
@@ -463,6 +465,18 @@ impl<D: Dataplane> Live<D> {
 }
 
 /// Applies one change to the document, unless the key cannot change.
+/// Consequences of a change that its keys do not name.
+fn notices(before: &Flow, after: &Flow, changes: &BTreeMap<String, String>) -> Vec<String> {
+    let [was, is] = [before, after].map(|flow| Word::of(&flow.params.code).name());
+    if was == is || changes.contains_key("code") {
+        return Vec::new();
+    }
+    vec![format!(
+        "code = \"auto\" is {is} now and was {was} before: it takes a stream only while redundancy \
+         is \"auto\" and repair is true; set code=stream as well to keep a stream"
+    )]
+}
+
 fn apply(section: &mut Section, id: u32, key: &str, value: &str) -> Result<(), ControlError> {
     let refused = |reason| Err(ControlError::Refused { reason });
     let known = FLOW.find(key);

@@ -31,16 +31,19 @@ use recoded::lifecycle::EXIT_AGAIN;
 use recoded::log_limit::LogLimit;
 use recoded::memory;
 use recoded::metrics::MetricsError;
+use recoded::network::{self, OwnError};
 use recoded::node;
 use recoded::predecessor::{self, LockError};
 use recoded::sandbox::{self, SandboxError};
 use recoded_host::Level;
+use recoded_network::NetworkErrors;
 use recoded_runtime::StartError;
 use std::fs::File;
 use std::io::{self, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
 use std::time::Duration;
+use supervisor::Own;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::prelude::*;
@@ -60,9 +63,14 @@ const EXIT_PANIC: u8 = 70;
 #[derive(Parser)]
 #[command(name = "recoded", version, after_help = AFTER_HELP)]
 struct Arguments {
-    /// Configuration file (TOML). The default one, control/daemon/recoded.toml, explains every key
+    /// Configuration file (TOML): of a network, the same on every box (recodectl render --help), or
+    /// of this host alone (control/daemon/recoded.toml explains its keys)
     #[arg(long, value_name = "FILE", required_unless_present_any = ["man", "completion"])]
     config: Option<PathBuf>,
+
+    /// The box that this host is, in a file with [boxes]; by default the one with its private key
+    #[arg(long, value_name = "BOX", env = "RECODED_NAME")]
+    name: Option<String>,
 
     /// Check the configuration and whether this host fits it, report every mistake, and change
     /// nothing
@@ -135,6 +143,10 @@ enum Failure {
     #[error(transparent)]
     Config(#[from] recoded::config::error::ConfigErrors),
     #[error(transparent)]
+    Network(#[from] NetworkErrors),
+    #[error(transparent)]
+    Own(#[from] OwnError),
+    #[error(transparent)]
     Keys(#[from] KeysError),
     #[error(transparent)]
     Socket(#[from] SocketError),
@@ -176,6 +188,8 @@ impl Failure {
             Failure::Read { .. }
             | Failure::TooLarge { .. }
             | Failure::Config(_)
+            | Failure::Network(_)
+            | Failure::Own(_)
             | Failure::Keys(_) => EXIT_CONFIG,
             Failure::Dataplane { code, .. } => code.unwrap_or(EXIT_FAILED),
             Failure::Again | Failure::Replaced => EXIT_AGAIN,
@@ -228,8 +242,15 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let text = read(arguments.config())?;
+    let written = read(arguments.config())?;
     let file = arguments.config().to_string_lossy();
+    if arguments.offline && network::is_network(&written) {
+        let network = network::parse(&file, &written)?;
+        let (boxes, paths) = (network.nodes.len(), network.paths.len());
+        println!("{file}: valid: boxes {boxes}, paths {paths}");
+        return Ok(());
+    }
+    let text = network::own(&file, &written, arguments.name.as_deref())?;
     let (_, _, config) = Config::parse(&file, &text, &node::mtu)?;
     if config.daemon.sandbox == Sandbox::On {
         sandbox::forbid_core_dumps()?;
@@ -251,7 +272,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         say_unknown(&config);
         return Ok(());
     }
-    supervisor::run(arguments, text, config, names)
+    supervisor::run(arguments, Own { file: written, text }, config, names)
 }
 
 /// The configuration with addresses for its host names. Where the daemon before this one did not

@@ -6,6 +6,7 @@
 //! A neighbour that responds keeps its known address, or roams, so forged DNS answers cannot move
 //! it. Lookups wait for other hosts, so they run in a separate thread.
 
+use crate::asks::Asks;
 use recoded::config::document::Named;
 use recoded::config::names::Names;
 use recoded::keeper::Keeper;
@@ -21,6 +22,8 @@ use std::time::{Duration, Instant};
 const INTERVAL: Duration = Duration::from_secs(60);
 /// Delay before the first retry of a name without an address; doubled up to [`INTERVAL`].
 const RETRY_FIRST: Duration = Duration::from_secs(1);
+/// Changes of a network come in bursts, over about this time.
+const SETTLED: Duration = Duration::from_secs(1);
 /// Neighbours send something every ten seconds, and may miss it twice.
 const SILENT_SECONDS: f64 = 30.0;
 
@@ -32,6 +35,8 @@ pub struct Resolver {
     last: Instant,
     /// When names without an address are looked up next, and the pause after that.
     retry: (Instant, Duration),
+    /// When the interfaces of a network are looked up again after a change of this host's network.
+    moved: Option<Instant>,
     /// Observed changes of this host's network.
     changes: u64,
     host: HostChanges,
@@ -45,12 +50,13 @@ impl Resolver {
         let (last, is_asking) = (Instant::now(), Arc::default());
         let retry = (last + RETRY_FIRST, RETRY_FIRST);
         let (interval, host) = (interval(), HostChanges::watch());
-        Resolver { socket, interval, last, retry, changes: 0, host, is_asking }
+        Resolver { socket, interval, last, retry, moved: None, changes: 0, host, is_asking }
     }
 
     /// Starts lookups that are due.
     pub fn look(&mut self, keeper: &Arc<Keeper>) {
         self.retry(keeper);
+        self.follow(keeper);
         if self.last.elapsed() < self.interval {
             return;
         }
@@ -75,6 +81,7 @@ impl Resolver {
         let is_changed = std::mem::replace(&mut self.changes, changes) != changes;
         if is_changed {
             self.retry = (now, RETRY_FIRST);
+            self.moved = Some(now + SETTLED);
         }
         let (at, pause) = self.retry;
         if now < at || self.is_asking.load(Ordering::Relaxed) {
@@ -87,6 +94,24 @@ impl Resolver {
                 keeper.readdress(Names::ask(unknown.iter().map(String::as_str)));
             });
         }
+    }
+
+    /// Requests a reload if another interface now leads to a neighbour of the network.
+    fn follow(&mut self, keeper: &Arc<Keeper>) {
+        let is_due = self.moved.is_some_and(|at| at <= Instant::now());
+        if !is_due || self.is_asking.load(Ordering::Relaxed) {
+            return;
+        }
+        self.moved = None;
+        let socket = self.socket.clone();
+        self.spawn(keeper, move |keeper| {
+            if keeper.is_moved() {
+                tracing::info!(
+                    "another interface leads to a neighbour now: the file is read again"
+                );
+                Asks::new(socket).reload();
+            }
+        });
     }
 
     /// Runs a lookup in a thread, unless one is running.

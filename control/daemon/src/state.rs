@@ -18,6 +18,9 @@ use recoded_runtime::{SessionReport, Sessions, ip_packet_bytes};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+/// Why a flow waits whose neighbour has no known address.
+const AWAITED: &str = "its address is known once it sends: see that recoded runs there";
+
 /// Silence after which a flow is quiet: as long as a next hop may be silent, and more than two
 /// samples.
 const QUIET_SECONDS: f64 = 3.0;
@@ -53,6 +56,8 @@ pub fn observed(
             if let Some(trouble) = config.trouble(hop) {
                 neighbour.address = config.written(hop);
                 neighbour.waits = trouble.to_owned();
+            } else if config.is_awaited(hop) && neighbour.said_ago_seconds.is_none() {
+                neighbour.waits = AWAITED.to_owned();
             }
         }
     }
@@ -103,7 +108,14 @@ fn flow_waits(config: &Config, params: &FlowParams, links: &[Link]) -> String {
         let hop = config.hops.get(usize::from(id.0))?;
         let link = links.get(hop.link).filter(|link| !link.waits.is_empty());
         let link = link.map(|link| format!("link {}: {}", link.name, link.waits));
-        link.or_else(|| Some(format!("{}: {}", config.written(hop), config.trouble(hop)?)))
+        let trouble = || {
+            let place =
+                config.hops.iter().filter(|it| it.link == hop.link).position(|it| it == hop)?;
+            let neighbour = links.get(hop.link)?.neighbours.get(place)?;
+            let is_awaited = config.is_awaited(hop) && neighbour.said_ago_seconds.is_none();
+            config.trouble(hop).or_else(|| is_awaited.then_some(AWAITED))
+        };
+        link.or_else(|| Some(format!("{}: {}", config.written(hop), trouble()?)))
     };
     let all_of = |peers: Vec<PeerId>| {
         let all: Option<BTreeSet<String>> = peers.into_iter().map(waits).collect();
@@ -506,7 +518,7 @@ private_key = "/etc/recoded/private.key"
         for (keys, tag) in [("", 0), (KEYS, TRAILER_BYTES as u64)] {
             let text = format!("{SOURCE}{keys}");
             let config = Config::parse("test.toml", &text, &|_| None).expect("a configuration").2;
-            let seen = neighbours(&config, vec![hop.clone()], 0).remove(0);
+            let seen = neighbours(&config, vec![hop], 0).remove(0);
             assert_eq!(seen.needed_packet_bytes, Some(671 + tag));
             assert_eq!(seen.lost_packet_bytes, Some(628 + tag));
             assert_eq!(seen.arrived_packet_bytes, Some(528 + tag));

@@ -23,6 +23,9 @@ pub fn become_anew(program: &Path, arguments: &Arguments, tunnels: &TunnelQueues
     if let Some(state) = &arguments.state {
         command.arg("--state").arg(state);
     }
+    if let Some(name) = &arguments.name {
+        command.arg("--name").arg(name);
+    }
     command.env_remove(INHERITED);
     match leave(tunnels) {
         Ok(channel) => {

@@ -59,13 +59,16 @@ const LOOK: Duration = Duration::from_millis(100);
 /// A check of a configuration takes milliseconds.
 const CHECK_PATIENCE: Duration = Duration::from_secs(10);
 
+/// The file, and the configuration of this host in it: the same, unless the file is a network.
+pub struct Own {
+    /// The file.
+    pub file: String,
+    /// The configuration.
+    pub text: String,
+}
+
 /// Runs the daemon with this configuration until SIGTERM.
-pub fn run(
-    arguments: &Arguments,
-    text: String,
-    config: Config,
-    names: Names,
-) -> Result<(), Failure> {
+pub fn run(arguments: &Arguments, own: Own, config: Config, names: Names) -> Result<(), Failure> {
     leave_all_on_panic();
     let control = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let control = control.map_err(Failure::Control)?;
@@ -75,7 +78,8 @@ pub fn run(
     let lock = Lock::take(&config.daemon.socket)?;
     let before = lock.record();
     let file = arguments.config().to_string_lossy().into_owned();
-    let (record, config) = in_force(before.as_ref(), &file, text, config, names);
+    let derived = own.text.clone();
+    let (record, config) = in_force(before.as_ref(), &file, own, config, names);
     let running = before.as_ref().and_then(|before| before.dataplane).filter(|it| it.runs());
     // A process left running serves the socket until it ends.
     let early = running.is_none().then(|| claim(&config.daemon.socket, false)).transpose()?;
@@ -106,12 +110,7 @@ pub fn run(
     lock.note(&record);
     let addresses = privileged.addresses();
     let keeper = keeper(arguments, &record, &addresses).continuing(lock.events());
-    let keeper = Arc::new(match &handover {
-        Some(handover) => keeper.following(handover),
-        None => keeper,
-    });
-    let text = format!("recoded {} starts", env!("CARGO_PKG_VERSION"));
-    keeper.events().note(Happened::new(Kind::DaemonStarted, "daemon", text));
+    let keeper = started(keeper.named(arguments.name.clone(), derived), handover.as_ref());
     let supervisor = Supervisor {
         arguments,
         standby,
@@ -138,6 +137,17 @@ pub fn run(
     let ended = supervisor.run(Box::pin(stop));
     lock.clear();
     ended
+}
+
+/// The keeper of a daemon that starts, which may have to confirm a handover.
+fn started(keeper: Keeper, handover: Option<&Handover>) -> Arc<Keeper> {
+    let keeper = Arc::new(match handover {
+        Some(handover) => keeper.following(handover),
+        None => keeper,
+    });
+    let text = format!("recoded {} starts", env!("CARGO_PKG_VERSION"));
+    keeper.events().note(Happened::new(Kind::DaemonStarted, "daemon", text));
+    keeper
 }
 
 /// Creates the keeper of configurations from the record.
@@ -201,11 +211,12 @@ fn leave_all_on_panic() {
 fn in_force(
     before: Option<&Record>,
     file: &str,
-    text: String,
+    own: Own,
     config: Config,
     names: Names,
 ) -> (Record, Config) {
-    let changed = before.filter(|before| before.file == text && before.text != text);
+    let Own { file: written, text } = own;
+    let changed = before.filter(|before| before.file == written && before.text != text);
     let parse = |text: &str| Config::parse_on(file, text, &node::mtu, Some(&names)).ok();
     let parsed = changed.and_then(|before| parse(&before.text));
     let (in_force, config) = match (changed, parsed) {
@@ -213,11 +224,11 @@ fn in_force(
             tracing::info!("live changes made before this start are applied");
             (before.text.clone(), config)
         }
-        _ => (text.clone(), config),
+        _ => (text, config),
     };
     let tunnels = config.tunnel_addresses();
     let record =
-        Record { dataplane: None, tunnels, file: text, text: in_force, names, handover: None };
+        Record { dataplane: None, tunnels, file: written, text: in_force, names, handover: None };
     (record, config)
 }
 

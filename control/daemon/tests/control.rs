@@ -49,6 +49,18 @@ fn set_publishes_one_snapshot_with_every_change() {
     assert_eq!(again.to_toml(), config);
 }
 
+#[test]
+fn change_that_takes_another_code_says_so() {
+    let served = Served::start();
+    let mut client = served.client();
+    let mut notices = |pairs| client.set(1, &changes(pairs)).expect("adopted").notices;
+    let said = notices(&[("redundancy", "1.2")]);
+    assert!(said[0].starts_with("code = \"auto\" is rlnc now and was stream before"), "{said:?}");
+    assert!(notices(&[("target_loss", "1e-3")]).is_empty());
+    assert_eq!(notices(&[("redundancy", "auto")]).len(), 1);
+    assert!(notices(&[("code", "rlnc")]).is_empty(), "the change itself names it");
+}
+
 /// The code follows the configured path properties, in both directions.
 #[test]
 fn auto_chooses_again_with_every_change_and_shows_what_it_chose() {

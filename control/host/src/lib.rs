@@ -24,7 +24,7 @@ mod unit;
 
 pub use facts::{Address, Face, Facts, FactsError, Route, shares_prefix};
 pub use finding::{Finding, Level};
-pub use own::{OwnAddresses, own_addresses};
+pub use own::{OwnAddresses, all_own_addresses, outgoing, own_addresses};
 pub use rules::judge;
 pub use surroundings::{Holder, ReturnPath, Surroundings, Tracking};
 
@@ -95,7 +95,20 @@ pub enum Sockets {
 ///
 /// Linux does not answer queries about its interfaces.
 pub fn check(plan: &HostPlan) -> Result<Vec<Finding>, FactsError> {
-    let links = own::with_own_addresses(&plan.links, &own_addresses()?);
+    let known = plan.links.iter().map(|link| Link {
+        neighbours: link.neighbours.iter().copied().filter(|it| !is_placeholder(*it)).collect(),
+        ..link.clone()
+    });
+    let links = own::with_own_addresses(&known.collect::<Vec<_>>(), &own_addresses()?);
     let plan = HostPlan { links, ..plan.clone() };
     Ok(judge(&plan, &facts::ask(&plan)?))
+}
+
+/// Whether no host has this address (RFC 1122, section 3.2.1.3; RFC 6666), which then replaces one
+/// that is not known yet.
+fn is_placeholder(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => v4.octets()[0] == 0,
+        IpAddr::V6(v6) => v6.segments()[..4] == [0x100, 0, 0, 0],
+    }
 }

@@ -4,9 +4,10 @@ use crate::Link;
 use crate::facts::{self, FactsError, shares_prefix};
 use crate::netlink::all;
 use rtnetlink::packet_route::address::{AddressHeaderFlags, AddressMessage};
-use rtnetlink::{Error, Handle};
+use rtnetlink::packet_route::route::{RouteAttribute, RouteMessage};
+use rtnetlink::{Error, Handle, RouteMessageBuilder};
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Interfaces by name, each with its addresses and the lengths of their prefixes.
 pub type OwnAddresses = BTreeMap<String, Vec<(IpAddr, u8)>>;
@@ -24,16 +25,74 @@ const PASSED_OVER: AddressHeaderFlags = AddressHeaderFlags::Secondary
 ///
 /// Linux does not answer queries about its interfaces.
 pub fn own_addresses() -> Result<OwnAddresses, FactsError> {
-    facts::with_handle(async |handle| look(&handle).await)
+    facts::with_handle(async |handle| look(&handle, is_sent_from).await)
 }
 
-async fn look(handle: &Handle) -> Result<OwnAddresses, Error> {
+/// The same with all addresses of each interface.
+///
+/// # Errors
+///
+/// Linux does not answer queries about its interfaces.
+pub fn all_own_addresses() -> Result<OwnAddresses, FactsError> {
+    facts::with_handle(async |handle| look(&handle, |_| true).await)
+}
+
+/// The interface of Linux's route to an address, or of its IPv4 default route; none if there is no
+/// route.
+///
+/// # Errors
+///
+/// Linux does not answer queries about its interfaces.
+pub fn outgoing(to: Option<IpAddr>) -> Result<Option<String>, FactsError> {
+    facts::with_handle(async |handle| {
+        let message = match to {
+            Some(IpAddr::V4(to)) => {
+                RouteMessageBuilder::<Ipv4Addr>::new().destination_prefix(to, 32).build()
+            }
+            Some(IpAddr::V6(to)) => {
+                RouteMessageBuilder::<Ipv6Addr>::new().destination_prefix(to, 128).build()
+            }
+            None => RouteMessageBuilder::<Ipv4Addr>::new().build(),
+        };
+        let most = if to.is_some() { 1 } else { usize::MAX };
+        // Without a route Linux answers with an error.
+        let routes = all(handle.route().get(message).execute(), most).await.unwrap_or_default();
+        let is_default = |route: &&RouteMessage| route.header.destination_prefix_length == 0;
+        let mut routes: Vec<&RouteMessage> =
+            routes.iter().filter(|route| to.is_some() || is_default(route)).collect();
+        routes.sort_by_key(|route| metric(route));
+        let index = routes.into_iter().find_map(interface);
+        let links = all(handle.link().get().execute(), usize::MAX).await?;
+        let faces = links.iter().filter_map(facts::face);
+        Ok(faces.into_iter().find(|face| Some(face.index) == index).map(|face| face.name))
+    })
+}
+
+fn interface(route: &RouteMessage) -> Option<u32> {
+    route.attributes.iter().find_map(|attribute| match attribute {
+        RouteAttribute::Oif(index) => Some(*index),
+        _ => None,
+    })
+}
+
+fn metric(route: &RouteMessage) -> u32 {
+    let metrics = route.attributes.iter().find_map(|attribute| match attribute {
+        RouteAttribute::Priority(metric) => Some(*metric),
+        _ => None,
+    });
+    metrics.unwrap_or(0)
+}
+
+async fn look(
+    handle: &Handle,
+    is_wanted: fn(&AddressMessage) -> bool,
+) -> Result<OwnAddresses, Error> {
     let links = all(handle.link().get().execute(), usize::MAX).await?;
     let faces = links.iter().filter_map(facts::face);
     let names: BTreeMap<u32, String> = faces.map(|face| (face.index, face.name)).collect();
     let messages = all(handle.address().get().execute(), usize::MAX).await?;
     let mut found: OwnAddresses = names.values().map(|name| (name.clone(), Vec::new())).collect();
-    for message in messages.iter().filter(|message| is_sent_from(message)) {
+    for message in messages.iter().filter(|message| is_wanted(message)) {
         let Some(own) = facts::address(message) else { continue };
         if let Some(addresses) = names.get(&own.index).and_then(|name| found.get_mut(name)) {
             addresses.push((own.address, own.prefix));

@@ -1,65 +1,97 @@
 //! Checks the file of every node with the daemon's own parser: a file that it refuses is a mistake
-//! in the network.
+//! in the network. The daemon depends on this crate, so it passes its parser in.
 
 use crate::boxes::{self, BoxLink, Needs};
 use crate::model::{Extra, Network, Path};
 use crate::{Fault, NetworkError, links, render};
-use recoded::config::error::ConfigError;
-use recoded::config::{Config, budget};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// The daemon's parser.
+pub trait Parser {
+    /// Parses the file of the node `name`.
+    ///
+    /// # Errors
+    ///
+    /// Every mistake in it.
+    fn parse(&self, name: &str, text: &str) -> Result<Parsed, Vec<Refusal>>;
+}
+
+/// Results of parsing a file that other nodes depend on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Parsed {
+    /// Packets per stream that the memory of the node has room for.
+    pub window_max: usize,
+    /// Streams with a window that follows the memory.
+    pub streams: Vec<Stream>,
+}
+
+/// A stream whose window is not written.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Stream {
+    /// Id of the flow.
+    pub flow: u32,
+    /// Packets in its window.
+    pub window: usize,
+}
+
+/// A mistake in the file of a node.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Refusal {
+    /// The section: `daemon`, `link east`, `flow 1`.
+    pub place: String,
+    /// The fault, without its place.
+    pub fault: String,
+    /// The whole message.
+    pub message: String,
+}
 
 /// Parses the file of every node with the daemon's parser. Its errors are reported once for all
 /// nodes, by the lines of the network that cause them. Returns [`Network::windows`].
 pub(crate) fn check(
     network: &Network,
+    parser: &dyn Parser,
     errors: &mut Vec<NetworkError>,
 ) -> BTreeMap<(usize, u32), usize> {
     let mut said = BTreeSet::new();
-    let mut configs = Vec::new();
+    let mut files = Vec::new();
     for (index, node) in network.nodes.iter().enumerate() {
         let needs = boxes::of(network, index);
-        let text = render::render(network, index);
-        // MTUs depend on the node, so they count as the default here.
-        let refused = match Config::parse(&node.name, &text, &|_| None) {
-            Ok((_, _, config)) => {
-                configs.push(config);
+        let refused = match parser.parse(&node.name, &render::render(network, index)) {
+            Ok(parsed) => {
+                files.push(parsed);
                 continue;
             }
             Err(refused) => refused,
         };
-        for error in refused.errors {
-            let fault = ConfigError { place: String::new(), ..error.clone() }.to_string();
-            let (place, line) = origin(network, &needs, &error.place, &fault)
+        for Refusal { place, fault, message } in refused {
+            let (place, line) = origin(network, &needs, &place, &fault)
                 .unwrap_or_else(|| (String::new(), node.line));
             if !said.insert((line, fault)) {
                 continue;
             }
-            let fault = Fault::Refused { node: node.name.clone(), message: error.to_string() };
+            let fault = Fault::Refused { node: node.name.clone(), message };
             errors.push(NetworkError { line, place, fault });
         }
     }
-    if errors.is_empty() { windows(network, &configs) } else { BTreeMap::new() }
+    if errors.is_empty() { windows(network, &files) } else { BTreeMap::new() }
 }
 
 /// Sources whose streams would exceed the memory of another node of their path, and the packets
 /// that fit there: a hub of many boxes has less per flow than a box with one.
-fn windows(network: &Network, configs: &[Config]) -> BTreeMap<(usize, u32), usize> {
-    let fits = |config: &Config| budget::window(config.base(), &config.flows);
-    let most: Vec<usize> = configs.iter().map(fits).collect();
+fn windows(network: &Network, files: &[Parsed]) -> BTreeMap<(usize, u32), usize> {
     let least_of = |path: &Path| {
-        let passed = most.iter().enumerate().filter(|(node, _)| path.passes(*node));
-        passed.map(|(_, window)| *window).min()
+        let passed = files.iter().enumerate().filter(|(node, _)| path.passes(*node));
+        passed.map(|(_, parsed)| parsed.window_max).min()
     };
     let mut windows = BTreeMap::new();
-    for (node, config) in configs.iter().enumerate() {
-        for flow in config.flows.iter().filter(|flow| !flow.written.stream_symbols) {
-            let Some(window) = flow.window() else { continue };
+    for (node, parsed) in files.iter().enumerate() {
+        for Stream { flow, window } in &parsed.streams {
             // A path has its own number, and the return path has the next one.
-            let begun = network.paths.iter().filter(|path| path.id <= flow.params.id);
+            let begun = network.paths.iter().filter(|path| path.id <= *flow);
             let path = begun.max_by_key(|path| path.id);
             let least = path.and_then(least_of).unwrap_or(usize::MAX);
-            if least < window {
-                windows.insert((node, flow.params.id), least);
+            if least < *window {
+                windows.insert((node, *flow), least);
             }
         }
     }

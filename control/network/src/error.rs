@@ -137,6 +137,17 @@ pub enum Fault {
     /// A node without a link.
     #[error("it has no link: write a [[link]] with it, or take it away")]
     Lonely,
+    /// A box that no path passes.
+    #[error("no path passes it: write it into via of a [[path]], or take it away")]
+    NoPath,
+    /// Neighbours of which neither has an address.
+    #[error("neither {one} nor {other} has an address to find the other one: write at for one")]
+    NoPlace {
+        /// A box.
+        one: String,
+        /// The other one.
+        other: String,
+    },
     /// An error of the daemon's parser in the file of a node.
     #[error("recoded on {node} would refuse it: {message}")]
     Refused {

@@ -24,7 +24,8 @@ pub fn with_keys(text: &str, keys: &[(&str, PublicKey)]) -> Result<String, KeepE
         KeepError::Syntax(error.message().lines().collect::<Vec<_>>().join(", "))
     })?;
     for (name, key) in keys {
-        let node = document.get_mut("nodes").and_then(|nodes| nodes.get_mut(name));
+        let form = if document.contains_key("boxes") { "boxes" } else { "nodes" };
+        let node = document.get_mut(form).and_then(|nodes| nodes.get_mut(name));
         let node = node.ok_or_else(|| KeepError::NoNode((*name).to_owned()))?;
         if let Item::Value(Value::String(host)) = node {
             let mut table = InlineTable::new();

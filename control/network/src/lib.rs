@@ -12,6 +12,8 @@
 
 mod error;
 
+mod host_name;
+
 mod reader;
 
 mod model;
@@ -22,6 +24,8 @@ mod links;
 
 mod paths;
 
+mod adjacency;
+
 mod boxes;
 
 mod check;
@@ -30,18 +34,40 @@ mod parse;
 
 mod capacity;
 
+mod own;
+
 mod render;
 
 mod keys;
 
+mod entry;
+
 pub use capacity::Cut;
+pub use check::{Parsed, Parser, Refusal, Stream};
+pub use entry::{BoxEntry, EntryError, box_with_key, free_tunnel, with_boxes};
 pub use error::{Fault, NetworkError, NetworkErrors};
+pub use host_name::is_host_name;
 pub use keys::{KeepError, with_keys};
-pub use model::{Auth, End, Extra, FILE_BYTES_MAX, Link, Network, Node, NodeAddress, Path};
+pub use model::{
+    Auth, End, Extra, FILE_BYTES_MAX, Link, Network, Node, NodeAddress, Path, Uplink, Uplinks,
+};
+pub use own::{Found, Ways};
 
 impl Network {
-    /// The configuration of every node, in the order of nodes.
+    /// The file for the daemon of every node, in the order of nodes: with `[boxes]` this file,
+    /// otherwise the configuration of the node.
     pub fn files(&self) -> Vec<String> {
-        (0..self.nodes.len()).map(|node| render::render(self, node)).collect()
+        let file = |node| self.shared.clone().unwrap_or_else(|| self.meaning(node));
+        (0..self.nodes.len()).map(file).collect()
+    }
+
+    /// The configuration of a node.
+    pub fn meaning(&self, node: usize) -> String {
+        render::render(self, node)
+    }
+
+    /// Whether every daemon reads this file itself.
+    pub fn is_shared(&self) -> bool {
+        self.shared.is_some()
     }
 }

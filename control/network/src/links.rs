@@ -1,9 +1,9 @@
 //! `[[link]]`: adjacent nodes, and the interfaces between them.
 
+use crate::host_name::is_host_name;
 use crate::model::{End, Link, Node, NodeAddress, extra};
 use crate::reader::{Reader, Text, listed};
 use crate::{Fault, NetworkError};
-use recoded::config::names::is_host_name;
 use recoded_api::keys::LINK;
 use std::net::IpAddr;
 use toml::de::DeTable;
@@ -51,7 +51,7 @@ pub(crate) fn link(
         }
         match (node, end) {
             (Some(node), Some((place, interface))) => {
-                ends.push(End { node, interface, place, line: entry.line });
+                ends.push(End::written(node, interface, place, entry.line));
             }
             _ => whole = false,
         }
@@ -74,18 +74,27 @@ pub(crate) fn name(link: &Link, nodes: &[Node]) -> String {
 
 fn end(text: &str) -> Option<(NodeAddress, String)> {
     let words: Vec<&str> = text.split_whitespace().collect();
-    let [place, "dev", interface] = words[..] else { return None };
-    let fits = (1..=15).contains(&interface.len()) && !interface.contains('/');
-    let place = match place.parse::<IpAddr>() {
-        Ok(address) if address.is_unspecified() || address.is_multicast() => return None,
-        Ok(address) => NodeAddress::Address(address),
-        Err(_) if is_host_name(place) => NodeAddress::Name(place.to_owned()),
-        Err(_) => return None,
-    };
-    fits.then(|| (place, interface.to_owned()))
+    let [at, "dev", interface] = words[..] else { return None };
+    Some((place(at)?, self::interface(interface)?))
 }
 
-fn check(reader: &mut Reader<'_, '_>, link: &Link, nodes: &[Node], earlier: &[Link]) {
+/// An address that one host can have, or a host name.
+pub(crate) fn place(text: &str) -> Option<NodeAddress> {
+    match text.parse::<IpAddr>() {
+        Ok(address) if address.is_unspecified() || address.is_multicast() => None,
+        Ok(address) => Some(NodeAddress::Address(address)),
+        Err(_) => is_host_name(text).then(|| NodeAddress::Name(text.to_owned())),
+    }
+}
+
+/// A name that an interface can have.
+pub(crate) fn interface(text: &str) -> Option<String> {
+    let is_plain = !text.chars().any(|it| it == '/' || it.is_whitespace() || it.is_control());
+    ((1..=15).contains(&text.len()) && is_plain).then(|| text.to_owned())
+}
+
+/// Applies the rules of links, against those before it.
+pub(crate) fn check(reader: &mut Reader<'_, '_>, link: &Link, nodes: &[Node], earlier: &[Link]) {
     let [one, other] = &link.ends;
     if let (Some(one), Some(other)) = (one.place.address(), other.place.address())
         && one.is_ipv4() != other.is_ipv4()
@@ -122,7 +131,8 @@ fn check_ends(reader: &mut Reader<'_, '_>, end: &End, there: &End, nodes: &[Node
     if end.place == there.place && !same_interface && end.place.address().is_some() {
         reader.refuse(end.line, taken(end, there, nodes));
     }
-    if same_interface && end.place != there.place {
+    let is_awaited = |end: &End| matches!(end.place, NodeAddress::Awaited(_));
+    if same_interface && end.place != there.place && !is_awaited(end) && !is_awaited(there) {
         let fault = Fault::Taken {
             what: format!("interface {}", end.interface),
             owner: format!("address {}", there.place),

@@ -43,6 +43,8 @@ pub enum NodeAddress {
     Address(IpAddr),
     /// A host name, which its neighbours resolve.
     Name(String),
+    /// Not known before it sends. The address, which no host has, distinguishes it from others.
+    Awaited(IpAddr),
 }
 
 impl NodeAddress {
@@ -50,7 +52,7 @@ impl NodeAddress {
     pub fn address(&self) -> Option<IpAddr> {
         match self {
             NodeAddress::Address(address) => Some(*address),
-            NodeAddress::Name(_) => None,
+            NodeAddress::Name(_) | NodeAddress::Awaited(_) => None,
         }
     }
 }
@@ -58,7 +60,7 @@ impl NodeAddress {
 impl fmt::Display for NodeAddress {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            NodeAddress::Address(address) => address.fmt(formatter),
+            NodeAddress::Address(address) | NodeAddress::Awaited(address) => address.fmt(formatter),
             NodeAddress::Name(name) => name.fmt(formatter),
         }
     }
@@ -73,8 +75,19 @@ pub struct End {
     pub interface: String,
     /// Location where the other end reaches it.
     pub place: NodeAddress,
+    /// Whether the box finds the interface.
+    pub is_found: bool,
+    /// Whether the interface lacks the address, so that Linux chooses one to send from.
+    pub is_translated: bool,
     /// Line in the file.
     pub line: usize,
+}
+
+impl End {
+    /// An end with an interface that is written.
+    pub(crate) fn written(node: usize, interface: String, place: NodeAddress, line: usize) -> End {
+        End { node, interface, place, is_found: false, is_translated: false, line }
+    }
 }
 
 /// `[[link]]`.
@@ -113,7 +126,8 @@ impl Link {
             Some(IpAddr::V6(_)) => IpAddr::from(Ipv6Addr::UNSPECIFIED),
             _ => IpAddr::from(Ipv4Addr::UNSPECIFIED),
         };
-        end.place.address().filter(|_| !node.roams).unwrap_or(any)
+        let own = end.place.address().filter(|_| !node.roams && !end.is_translated);
+        own.unwrap_or(any)
     }
 }
 
@@ -136,8 +150,41 @@ pub struct Node {
     pub roams: bool,
     /// Keys of `[daemon]` for this node, instead of those for all.
     pub daemon: Vec<Extra>,
+    /// In `[boxes]`: ways into the network.
+    pub uplinks: Uplinks,
+    /// In `[boxes]`: its addresses in tunnels.
+    pub tunnel: Vec<IpNet>,
     /// Line in the file.
     pub line: usize,
+}
+
+/// How a box of `[boxes]` reaches others.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Uplinks {
+    /// By one of these addresses: the one that is nearest to the neighbour.
+    At(Vec<Uplink>),
+    /// By each of these interfaces: parallel paths.
+    Each(Vec<String>),
+}
+
+/// An address of a box.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Uplink {
+    /// Its interface, if it is written.
+    pub interface: Option<String>,
+    /// Location where neighbours reach it; without one it roams.
+    pub place: Option<NodeAddress>,
+}
+
+impl Uplinks {
+    /// Addresses and host names where neighbours find the box.
+    pub fn places(&self) -> impl Iterator<Item = &NodeAddress> {
+        let at = match self {
+            Uplinks::At(at) => &at[..],
+            Uplinks::Each(_) => &[],
+        };
+        at.iter().filter_map(|uplink| uplink.place.as_ref())
+    }
 }
 
 impl Node {
@@ -220,6 +267,8 @@ pub(crate) fn receivers(ways: &[Vec<usize>]) -> Vec<usize> {
 pub struct Network {
     /// Name of the file, for messages.
     pub file: String,
+    /// With `[boxes]`: its text, which every box reads.
+    pub(crate) shared: Option<String>,
     /// Which packets are authenticated.
     pub auth: Auth,
     /// Keys of `[daemon]` for all nodes.

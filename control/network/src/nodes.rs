@@ -1,19 +1,29 @@
-//! `[nodes]`: the nodes, and how to reach them for changes.
+//! `[nodes]` and `[boxes]`: the nodes, and how to reach them for changes.
 
-use crate::model::{Auth, Network, Node, daemon_keys};
+use crate::model::{Auth, Network, Node, NodeAddress, Uplink, Uplinks, daemon_keys};
 use crate::reader::{Entry, Reader, Text, is_name};
-use crate::{Fault, NetworkError};
+use crate::{Fault, NetworkError, links, paths};
+use ipnet::IpNet;
+use recoded_secure::PublicKey;
 use toml::de::{DeTable, DeValue};
 
 /// Rule of `[nodes]`.
-pub(crate) const RULE: &str =
-    "write [nodes] and a line for each box, such as a = \"root@192.0.2.1\"";
+pub(crate) const RULE: &str = "write [boxes] and a line for each box, such as a = { at = \
+                               \"192.0.2.1\", key = \"...\", tunnel = \"10.99.0.1/24\" }";
+const NODE_RULE: &str = "write a line for each box, such as a = \"root@192.0.2.1\"";
 
 const HOST_RULE: &str =
     "it is what ssh takes: a host or user@host, without blanks, not beginning with -";
 const PATH_RULE: &str = "it is the absolute path of a file";
-const KEY_RULE: &str = "it is the node's public key, 44 characters, as `recodectl pubkey` prints \
+const KEY_RULE: &str = "it is the box's public key, 44 characters, as `recodectl pubkey` prints \
                         it there";
+const AT_RULE: &str = "it is the address or host name where neighbours find it, or a list of \
+                       addresses, each with its interface if you like: \"192.0.2.1 dev eth0\"; a \
+                       box without at is found when it sends";
+const UPLINKS_RULE: &str = "it lists the interfaces that carry coded packets, each a path of its \
+                            own: [\"eth0\", \"wwan0\"]";
+const TUNNEL_RULE: &str = "it is the address of the box in tunnels, such as \"10.99.0.1/24\", or \
+                           a list of addresses, IPv4 and IPv6";
 
 /// Defaults for all nodes.
 pub(crate) struct Common {
@@ -37,24 +47,35 @@ impl Common {
     }
 }
 
+/// The two ways to write nodes.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Form {
+    /// `[nodes]`: their links are written.
+    Nodes,
+    /// `[boxes]`: their links are derived.
+    Boxes,
+}
+
 /// All nodes, in the order of the file.
 pub(crate) fn nodes(
     text: &Text<'_>,
     table: &DeTable<'_>,
+    form: Form,
     common: &Common,
     errors: &mut Vec<NetworkError>,
 ) -> Vec<Node> {
     let entries = text.entries(table);
-    entries.iter().map(|entry| node(text, entry, common, errors)).collect()
+    entries.iter().map(|entry| node(text, entry, form, common, errors)).collect()
 }
 
 fn node(
     text: &Text<'_>,
     entry: &Entry<'_>,
+    form: Form,
     common: &Common,
     errors: &mut Vec<NetworkError>,
 ) -> Node {
-    let place = format!("node {}", crate::reader::one_line(entry.key));
+    let place = format!("{} {}", form.word(), crate::reader::one_line(entry.key));
     let mut node = Node {
         name: entry.key.to_owned(),
         host: entry.key.to_owned(),
@@ -64,6 +85,8 @@ fn node(
         sudo: common.sudo,
         roams: false,
         daemon: Vec::new(),
+        uplinks: Uplinks::At(Vec::new()),
+        tunnel: Vec::new(),
         line: entry.line,
     };
     let keys = entry.value.as_table().map(|table| text.entries(table)).unwrap_or_default();
@@ -75,20 +98,32 @@ fn node(
         reader.refuse(entry.line, Fault::Value { key, value, rule: rule.to_owned() });
     }
     match entry.value {
-        DeValue::String(text) => match host(text) {
+        DeValue::String(text) if form == Form::Nodes => match host(text) {
             Some(host) => node.host = host,
             None => reader.wrong(entry, HOST_RULE),
         },
         DeValue::Table(_) => {
             let daemon = reader.take("daemon");
-            node.host = reader.text("ssh", HOST_RULE, host).unwrap_or(node.host);
-            node.key = reader.text("key", KEY_RULE, |key| key.parse().ok());
+            let ssh = reader.text("ssh", HOST_RULE, host);
+            node.key = key(&mut reader);
             node.config = reader.text("config", PATH_RULE, path).unwrap_or(node.config);
             node.private_key =
                 reader.text("private_key", PATH_RULE, path).unwrap_or(node.private_key);
             node.sudo = reader.truth("sudo").unwrap_or(node.sudo);
-            node.roams = reader.truth("roams").unwrap_or(false);
-            reader.no_more("ssh, key, config, private_key, sudo, roams and daemon");
+            match form {
+                Form::Nodes => {
+                    node.roams = reader.truth("roams").unwrap_or(false);
+                    reader.no_more("ssh, key, config, private_key, sudo, roams and daemon");
+                }
+                Form::Boxes => {
+                    read_box(&mut reader, &mut node);
+                    reader.no_more(
+                        "at, uplinks, key, tunnel, ssh, config, private_key, sudo and daemon",
+                    );
+                }
+            }
+            let at = node.uplinks.places().next().map(ToString::to_string);
+            node.host = ssh.or(at).unwrap_or(node.host);
             match daemon.as_ref().map(|entry| (entry, entry.value)) {
                 Some((entry, DeValue::Table(table))) => {
                     let place = format!("node {}: daemon", node.name);
@@ -99,26 +134,126 @@ fn node(
                 None => {}
             }
         }
-        _ => reader.wrong(entry, RULE),
+        _ => reader.wrong(entry, form.rule()),
     }
     node
+}
+
+impl Form {
+    /// The word for a node in messages.
+    fn word(self) -> &'static str {
+        match self {
+            Form::Nodes => "node",
+            Form::Boxes => "box",
+        }
+    }
+
+    /// The rule of a node that is no text or table.
+    fn rule(self) -> &'static str {
+        match self {
+            Form::Nodes => NODE_RULE,
+            Form::Boxes => RULE,
+        }
+    }
+}
+
+/// Takes the public key. A value that is none may be private, so the message omits it.
+fn key(reader: &mut Reader<'_, '_>) -> Option<PublicKey> {
+    let entry = reader.take("key")?;
+    let key = entry.value.as_str().and_then(|key| key.parse().ok());
+    if key.is_none() {
+        let (key, value) = ("key".to_owned(), "(not shown)".to_owned());
+        reader.refuse(entry.line, Fault::Value { key, value, rule: KEY_RULE.to_owned() });
+    }
+    key
+}
+
+/// Reads the keys of a box that a node of `[nodes]` does not have.
+fn read_box(reader: &mut Reader<'_, '_>, node: &mut Node) {
+    let (at, uplinks) = (reader.take("at"), reader.take("uplinks"));
+    node.roams = at.is_none();
+    node.uplinks = match (&at, &uplinks) {
+        (Some(_), Some(uplinks)) => {
+            reader.wrong(uplinks, "a box has at, or uplinks without addresses: take one away");
+            Uplinks::At(Vec::new())
+        }
+        (None, Some(entry)) => {
+            let names: Option<Vec<String>> =
+                texts(entry).and_then(|names| names.into_iter().map(links::interface).collect());
+            let is_list = |names: &Vec<String>| {
+                !names.is_empty() && (1..names.len()).all(|at| !names[..at].contains(&names[at]))
+            };
+            let names = names.filter(is_list);
+            if names.is_none() {
+                reader.wrong(entry, UPLINKS_RULE);
+            }
+            Uplinks::Each(names.unwrap_or_default())
+        }
+        (Some(entry), None) => {
+            let at: Option<Vec<Uplink>> =
+                texts(entry).and_then(|texts| texts.into_iter().map(uplink).collect());
+            let at = at.filter(|at| !at.is_empty());
+            if at.is_none() {
+                reader.wrong(entry, AT_RULE);
+            }
+            Uplinks::At(at.unwrap_or_default())
+        }
+        (None, None) => Uplinks::At(vec![Uplink { interface: None, place: None }]),
+    };
+    if let Some(entry) = reader.take("tunnel") {
+        let tunnel: Option<Vec<IpNet>> = paths::addresses(entry.value);
+        if tunnel.is_none() {
+            reader.wrong(&entry, TUNNEL_RULE);
+        }
+        node.tunnel = tunnel.unwrap_or_default();
+    }
+}
+
+/// One text, or a list of texts.
+fn texts<'a>(entry: &Entry<'a>) -> Option<Vec<&'a str>> {
+    match entry.value.as_array() {
+        None => entry.value.as_str().map(|text| vec![text]),
+        Some(items) => items.iter().map(|item| item.get_ref().as_str()).collect(),
+    }
+}
+
+/// Parses an address or host name, with or without its interface.
+fn uplink(text: &str) -> Option<Uplink> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let (place, interface) = match words[..] {
+        [place] => (place, None),
+        [place, "dev", interface] => (place, Some(links::interface(interface)?)),
+        _ => return None,
+    };
+    let place: Option<NodeAddress> = links::place(place);
+    place.map(|place| Uplink { interface, place: Some(place) })
 }
 
 /// Checks that the nodes suit the rest of the file.
 pub(crate) fn check(network: &Network, errors: &mut Vec<NetworkError>) {
     for (index, node) in network.nodes.iter().enumerate() {
-        let place = format!("node {}", node.name);
+        let form = if network.shared.is_some() { Form::Boxes } else { Form::Nodes };
+        let place = format!("{} {}", form.word(), node.name);
         let mut refuse = |fault| {
             errors.push(NetworkError { line: node.line, place: place.clone(), fault });
         };
         if !network.links.iter().any(|link| link.seen_from(index).is_some()) {
-            refuse(Fault::Lonely);
+            refuse(if form == Form::Boxes { Fault::NoPath } else { Fault::Lonely });
         }
         if node.roams && network.auth == Auth::None {
-            let (key, value) = ("roams".to_owned(), "true".to_owned());
             let rule = "neighbours follow packets with a right tag, and with auth = \"none\" there \
-                        are none: write auth = \"full\" or \"hop\"";
-            refuse(Fault::Value { key, value, rule: rule.to_owned() });
+                        are none";
+            refuse(match form {
+                Form::Nodes => Fault::Value {
+                    key: "roams".to_owned(),
+                    value: "true".to_owned(),
+                    rule: format!("{rule}: write auth = \"full\" or \"hop\""),
+                },
+                Form::Boxes => Fault::Missing {
+                    key: "at",
+                    rule: format!("{rule}: write its address, or take auth = \"none\" away"),
+                },
+            });
         }
         let on_path = network.paths.iter().any(|path| path.passes(index));
         if on_path && network.auth != Auth::None && node.key.is_none() {

@@ -1,13 +1,15 @@
 //! Reads the file of a network and checks it completely.
 
+use crate::check::{self, Parser};
 use crate::model::{Auth, Network, daemon_keys};
+use crate::nodes::{self, Form};
 use crate::reader::{Entry, Reader, Text};
-use crate::{Fault, NetworkError, NetworkErrors, check, links, nodes, paths};
+use crate::{Fault, NetworkError, NetworkErrors, adjacency, links, paths};
 use recoded_secure::{Entropy, PrivateKey, PublicKey};
 use std::collections::BTreeMap;
 use toml::de::{DeTable, DeValue};
 
-const PARTS: &str = "[nodes], [[link]], [[path]], [daemon], auth, config, private_key and sudo";
+const PARTS: &str = "[boxes], [[path]], [[link]], [daemon], auth, config, private_key and sudo";
 
 impl Network {
     /// Reads a network and checks it completely, including the generated files, with the daemon's
@@ -16,8 +18,8 @@ impl Network {
     /// # Errors
     ///
     /// Every mistake, in order of lines.
-    pub fn parse(file: &str, text: &str) -> Result<Network, NetworkErrors> {
-        Network::parse_with(file, text, true)
+    pub fn parse(file: &str, text: &str, parser: &dyn Parser) -> Result<Network, NetworkErrors> {
+        Network::parse_with(file, text, parser, true)
     }
 
     /// The same for nodes without keys: none is required.
@@ -25,11 +27,20 @@ impl Network {
     /// # Errors
     ///
     /// As [`Network::parse`].
-    pub fn parse_without_keys(file: &str, text: &str) -> Result<Network, NetworkErrors> {
-        Network::parse_with(file, text, false)
+    pub fn parse_without_keys(
+        file: &str,
+        text: &str,
+        parser: &dyn Parser,
+    ) -> Result<Network, NetworkErrors> {
+        Network::parse_with(file, text, parser, false)
     }
 
-    fn parse_with(file: &str, text: &str, keys: bool) -> Result<Network, NetworkErrors> {
+    fn parse_with(
+        file: &str,
+        text: &str,
+        parser: &dyn Parser,
+        keys: bool,
+    ) -> Result<Network, NetworkErrors> {
         let lines = Text::new(text);
         let table = DeTable::parse(text).map_err(|error| {
             let line = error.span().map_or(1, |span| lines.line(span.start));
@@ -52,7 +63,7 @@ impl Network {
             nodes::check(&network, &mut errors);
         }
         if errors.is_empty() {
-            network.windows = check::check(&network, &mut errors);
+            network.windows = check::check(&network, parser, &mut errors);
         }
         lacking.iter().for_each(|index| network.nodes[*index].key = None);
         if errors.is_empty() { Ok(network) } else { Err(NetworkErrors::new(file, errors)) }
@@ -81,11 +92,16 @@ fn read(
         _ => None,
     });
     let common = nodes::Common::read(&mut reader);
-    let parts = ["daemon", "nodes", "link", "path"].map(|key| reader.take(key));
+    let parts = ["daemon", "boxes", "nodes", "link", "path"].map(|key| reader.take(key));
     reader.no_more(PARTS);
-    let [daemon, nodes, links, paths] = parts;
+    let [daemon, boxes, nodes, links, paths] = parts;
+    let form = if boxes.is_some() { Form::Boxes } else { Form::Nodes };
+    if let (Some(_), Some(entry)) = (&boxes, &nodes) {
+        shape(entry, "a file has [boxes], or [nodes] and a [[link]] between any two", errors);
+    }
     let mut network = Network {
         file: file.to_owned(),
+        shared: boxes.as_ref().map(|_| text.text().to_owned()),
         auth: auth.unwrap_or(Auth::Full),
         daemon: Vec::new(),
         nodes: Vec::new(),
@@ -101,13 +117,13 @@ fn read(
         Some((entry, _)) => shape(entry, "write [daemon] once", errors),
         None => {}
     }
-    match nodes.as_ref().map(|entry| (entry, entry.value)) {
+    match boxes.or(nodes).as_ref().map(|entry| (entry, entry.value)) {
         Some((_, DeValue::Table(table))) if !table.is_empty() => {
-            network.nodes = nodes::nodes(text, table, &common, errors);
+            network.nodes = nodes::nodes(text, table, form, &common, errors);
         }
         Some((entry, _)) => shape(entry, nodes::RULE, errors),
         None => {
-            let fault = Fault::Missing { key: "nodes", rule: nodes::RULE.to_owned() };
+            let fault = Fault::Missing { key: "boxes", rule: nodes::RULE.to_owned() };
             errors.push(NetworkError { line: 1, place: String::new(), fault });
         }
     }
@@ -118,6 +134,15 @@ fn read(
     for (table, line) in tables(text, paths.as_ref(), "path", errors) {
         let id = paths::next_id(&network.paths);
         network.paths.extend(paths::path(text, table, line, id, &network.nodes, errors));
+    }
+    if form == Form::Boxes {
+        if paths.is_none() {
+            network.paths.extend(paths::only(&network.nodes, errors));
+        }
+        // Wrong places of boxes are already reported, and would have consequences here.
+        if errors.is_empty() {
+            adjacency::derive(&mut network, errors);
+        }
     }
     network
 }

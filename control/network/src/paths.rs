@@ -7,6 +7,7 @@ use crate::{Fault, NetworkError};
 use ipnet::IpNet;
 use recoded_api::keys::{FLOW, TUNNEL};
 use toml::de::{DeTable, DeValue};
+use toml_edit::Value;
 
 /// Keys of flows that are derived from the path.
 const DERIVED: [&str; 11] = [
@@ -29,7 +30,26 @@ const TUNNEL_RULE: &str = "write the addresses of the tunnel at both ends, first
                            end may have a list of addresses, IPv4 and IPv6";
 const WAYS_RULE: &str = "it lists ways, and each way lists its nodes from source to receiver: \
                          [[\"a\", \"b\", \"d\"], [\"a\", \"c\", \"d\"]]";
+const VIA_RULE: &str = "it lists the boxes of the path, from one end to the other: [\"a\", \"b\"]";
 const ID_RULE: &str = "it is a whole number from 0 to 4294967294; the return path has the next one";
+
+/// A word for a setting of flows.
+struct Word {
+    key: &'static str,
+    /// Its key in `[[flow]]`.
+    flow_key: &'static str,
+    /// Words, each with the value of that key.
+    values: &'static [(&'static str, &'static str)],
+}
+
+const WORDS: [Word; 2] = [
+    Word {
+        key: "mode",
+        flow_key: "spread",
+        values: &[("bond", "sum"), ("failover", "backup"), ("duplicate", "every")],
+    },
+    Word { key: "latency", flow_key: "stream_profile", values: &[("low", "interactive")] },
+];
 
 /// The nodes that follow a node on these ways.
 pub(crate) fn after(ways: &[Vec<usize>], node: usize) -> Vec<usize> {
@@ -53,45 +73,8 @@ pub(crate) fn path(
 ) -> Option<Path> {
     let mut reader = Reader::new("path".to_owned(), line, text.entries(table), errors);
     let reader = &mut reader;
-    let (from, via, to) = (reader.take("from"), reader.take("via"), reader.take("to"));
-    let word = |entry: &Option<Entry<'_>>| {
-        entry.as_ref().and_then(|entry| entry.value.as_str()).unwrap_or("?").to_owned()
-    };
-    reader.place = format!("path {} -> {}", word(&from), word(&to));
-    let written = reader.take("ways");
-    let ways = match &written {
-        Some(entry) if from.is_none() && via.is_none() && to.is_none() => {
-            reader.place = "path".to_owned();
-            all_ways(reader, entry, nodes)
-        }
-        Some(entry) => {
-            reader.wrong(entry, "a path has from, via and to, or ways");
-            None
-        }
-        None => {
-            let first = named(reader, from, "from", nodes);
-            let between = via.map_or(Some(Vec::new()), |entry| several(reader, &entry, nodes));
-            let last = named(reader, to, "to", nodes);
-            let whole = |first, between: Vec<usize>, last| {
-                vec![std::iter::once(first).chain(between).chain([last]).collect()]
-            };
-            first.zip(between).zip(last).map(|((first, between), last)| whole(first, between, last))
-        }
-    };
-    let tunnel = reader.take("tunnel");
-    let tunnel = match &tunnel {
-        Some(entry) => {
-            // If the ways are wrong, the number of receivers is unknown, and their errors are
-            // already reported.
-            let right =
-                ways.as_deref().filter(|ways| together(ways).is_none() && circle(ways).is_none());
-            tunnel_ends(reader, entry, right.map(|ways| receivers(ways).len().max(1)))
-        }
-        None => {
-            reader.refuse(line, Fault::Missing { key: "tunnel", rule: TUNNEL_RULE.to_owned() });
-            None
-        }
-    };
+    let ways = ways(reader, nodes);
+    let tunnel = tunnel(reader, ways.as_deref(), nodes);
     let rule = "it is the name of an interface: 1 to 15 bytes without blank or slash";
     let name = reader.text("name", rule, |name| {
         let fits = (1..=15).contains(&name.len()) && !name.contains(['/', '"', '\\']);
@@ -108,8 +91,136 @@ pub(crate) fn path(
             number
         }
     };
-    let (tunnel_extras, flow_extras) = extras(reader);
+    let words = words(reader);
+    let (tunnel_extras, mut flow_extras) = extras(reader);
+    flow_extras.extend(words);
     Some(Path { ways: ways?, tunnel: tunnel?, name, id: id?, tunnel_extras, flow_extras, line })
+}
+
+/// The path of a file that writes none: between its two boxes.
+pub(crate) fn only(nodes: &[Node], errors: &mut Vec<NetworkError>) -> Option<Path> {
+    let [first, other] = nodes else {
+        let rule = "only between two boxes it may be left out: write [[path]] and via = \
+                    [\"a\", \"b\"], the boxes from one end to the other";
+        let fault = Fault::Missing { key: "path", rule: rule.to_owned() };
+        errors.push(NetworkError { line: 1, place: String::new(), fault });
+        return None;
+    };
+    let line = other.line;
+    let mut reader = Reader::new("path".to_owned(), line, Vec::new(), errors);
+    // Not by the order of lines: that may differ between files that were written one by one.
+    let ways = vec![if first.name <= other.name { vec![0, 1] } else { vec![1, 0] }];
+    let tunnel = tunnel(&mut reader, Some(&ways), nodes)?;
+    let (tunnel_extras, flow_extras) = (Vec::new(), Vec::new());
+    Some(Path { ways, tunnel, name: None, id: 1, tunnel_extras, flow_extras, line })
+}
+
+/// Reads `from`, `via` and `to`, or `via` alone, or `ways`.
+fn ways(reader: &mut Reader<'_, '_>, nodes: &[Node]) -> Option<Vec<Vec<usize>>> {
+    let (from, via, to) = (reader.take("from"), reader.take("via"), reader.take("to"));
+    let word = |entry: &Option<Entry<'_>>| {
+        entry.as_ref().and_then(|entry| entry.value.as_str()).unwrap_or("?").to_owned()
+    };
+    if from.is_some() || to.is_some() {
+        reader.place = format!("path {} -> {}", word(&from), word(&to));
+    }
+    match (reader.take("ways"), from, via, to) {
+        (Some(entry), None, None, None) => all_ways(reader, &entry, nodes),
+        (Some(entry), ..) => {
+            reader.wrong(&entry, "a path has via, or from, via and to, or ways");
+            None
+        }
+        (None, None, Some(via), None) => {
+            let way = several(reader, &via, nodes)?;
+            if way.len() < 2 {
+                reader.wrong(&via, VIA_RULE);
+            }
+            Some(vec![way]).filter(|ways| ways[0].len() > 1)
+        }
+        (None, None, None, None) => {
+            reader.refuse(reader.line, Fault::Missing { key: "via", rule: VIA_RULE.to_owned() });
+            None
+        }
+        (None, from, via, to) => {
+            let first = named(reader, from, "from", nodes);
+            let between = via.map_or(Some(Vec::new()), |entry| several(reader, &entry, nodes));
+            let last = named(reader, to, "to", nodes);
+            let whole = |first, between: Vec<usize>, last| {
+                vec![std::iter::once(first).chain(between).chain([last]).collect()]
+            };
+            first.zip(between).zip(last).map(|((first, between), last)| whole(first, between, last))
+        }
+    }
+}
+
+/// Reads `tunnel`, or takes the addresses that the boxes at the ends have.
+fn tunnel(
+    reader: &mut Reader<'_, '_>,
+    ways: Option<&[Vec<usize>]>,
+    nodes: &[Node],
+) -> Option<Vec<Vec<IpNet>>> {
+    // If the ways are wrong, the number of receivers is unknown, and their errors are already
+    // reported.
+    let right = ways.filter(|ways| together(ways).is_none() && circle(ways).is_none());
+    if let Some(entry) = reader.take("tunnel") {
+        let receivers = right.map(|ways| receivers(ways).len().max(1));
+        return tunnel_ends(reader, &entry, receivers);
+    }
+    let Some(ways) = right else {
+        // Checked later, together with the links.
+        return ways.map(|_| Vec::new());
+    };
+    let ends: Vec<usize> =
+        ways.first()?.first().copied().into_iter().chain(receivers(ways)).collect();
+    if ends.iter().all(|node| nodes[*node].tunnel.is_empty()) {
+        let rule = TUNNEL_RULE.to_owned();
+        reader.refuse(reader.line, Fault::Missing { key: "tunnel", rule });
+        return None;
+    }
+    for node in ends.iter().map(|node| &nodes[*node]).filter(|node| node.tunnel.is_empty()) {
+        let rule = format!(
+            "{} is an end of a path: write tunnel = \"10.99.0.1/24\" in its line, another address \
+             for each box",
+            node.name
+        );
+        reader.refuse(node.line, Fault::Missing { key: "tunnel", rule });
+    }
+    let addresses: Vec<Vec<IpNet>> = ends.iter().map(|node| nodes[*node].tunnel.clone()).collect();
+    if addresses.iter().any(Vec::is_empty) {
+        return None;
+    }
+    let line = ends.last().map_or(reader.line, |node| nodes[*node].line);
+    match disagreement(&addresses) {
+        None => Some(addresses),
+        Some(fault) => {
+            reader.refuse(line, fault);
+            None
+        }
+    }
+}
+
+/// Reads the words for common settings of flows.
+fn words(reader: &mut Reader<'_, '_>) -> Vec<Extra> {
+    let mut extras = Vec::new();
+    for Word { key, flow_key, values } in WORDS {
+        let Some(entry) = reader.take(key) else { continue };
+        let found = values.iter().find(|(word, _)| entry.value.as_str() == Some(word));
+        match found {
+            Some((_, value)) => {
+                let (key, value) = (flow_key.to_owned(), Value::from(*value));
+                extras.push(Extra { key, value, line: entry.line });
+            }
+            None => {
+                let known: Vec<String> =
+                    values.iter().map(|(word, _)| format!("\"{word}\"")).collect();
+                reader.wrong(&entry, &format!("it is {}", known.join(" or ")));
+            }
+        }
+        if let Some(twin) = reader.take(flow_key) {
+            reader.wrong(&twin, &format!("{key} sets it: take one of them away"));
+        }
+    }
+    extras
 }
 
 /// Reads `ways`.
@@ -149,8 +260,8 @@ fn extras(reader: &mut Reader<'_, '_>) -> (Vec<Extra>, Vec<Extra>) {
             let names = FLOW.keys.iter().map(|key| key.name);
             let names: Vec<_> = names.filter(|name| !DERIVED.contains(name)).collect();
             let hint = format!(
-                "a path has from, via, to or ways, tunnel, name, id, mtu, kill_switch and the keys \
-                 of its flows: {}",
+                "a path has via or ways, tunnel, mode, latency, name, id, mtu, kill_switch and the \
+                 keys of its flows: {}",
                 names.join(", ")
             );
             reader.refuse(entry.line, Fault::Unknown { key: key.to_owned(), hint });
@@ -201,7 +312,7 @@ fn find(reader: &mut Reader<'_, '_>, line: usize, name: &str, nodes: &[Node]) ->
 }
 
 /// Parses one address, or a list.
-fn addresses(item: &DeValue<'_>) -> Option<Vec<IpNet>> {
+pub(crate) fn addresses(item: &DeValue<'_>) -> Option<Vec<IpNet>> {
     let one = |item: &DeValue<'_>| item.as_str()?.parse().ok();
     match item.as_array() {
         None => one(item).map(|net| vec![net]),
@@ -226,31 +337,47 @@ fn tunnel_ends(
         reader.wrong(entry, TUNNEL_RULE);
         return None;
     };
+    match disagreement(&ends) {
+        None => Some(ends),
+        Some(Fault::Value { rule, .. }) => {
+            reader.wrong(entry, &rule);
+            None
+        }
+        Some(fault) => {
+            reader.refuse(entry.line, fault);
+            None
+        }
+    }
+}
+
+/// The rule that the addresses of the ends of a tunnel break.
+fn disagreement(ends: &[Vec<IpNet>]) -> Option<Fault> {
     let (one, others) = ends.split_first()?;
+    let wrong = |value: &IpNet, rule: &str| {
+        let (key, value) = ("tunnel".to_owned(), value.to_string());
+        Some(Fault::Value { key, value, rule: rule.to_owned() })
+    };
     for other in others {
         if one.len() != other.len() {
-            reader.wrong(entry, "every end has as many addresses as the others");
-            return None;
+            return wrong(&other[0], "every end has as many addresses as the others");
         }
         for (one, other) in one.iter().zip(other) {
             if one.addr().is_ipv4() != other.addr().is_ipv4() {
                 let (one, other) = (one.to_string(), other.to_string());
-                reader.refuse(entry.line, Fault::Families { one, other });
-                return None;
+                return Some(Fault::Families { one, other });
             }
             if one.addr() == other.addr() {
-                reader.wrong(entry, "the two ends have different addresses");
-                return None;
+                return wrong(other, "the two ends have different addresses");
             }
             // The routes of a single-address prefix are configured elsewhere.
             let is_host = one.prefix_len() == one.max_prefix_len();
             if !is_host && !one.contains(&other.addr()) {
-                reader.wrong(entry, "the ends lie in one network, such as 10.99.0.1/24 and .2/24");
-                return None;
+                let rule = "the ends lie in one network, such as 10.99.0.1/24 and .2/24";
+                return wrong(other, rule);
             }
         }
     }
-    Some(ends)
+    None
 }
 
 /// Applies the rules over links and all paths.

@@ -35,6 +35,11 @@ pub(crate) struct Text<'a> {
 }
 
 impl<'a> Text<'a> {
+    /// The text itself.
+    pub fn text(&self) -> &'a str {
+        self.text
+    }
+
     /// Finds the lines of `text`.
     pub fn new(text: &'a str) -> Text<'a> {
         let ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at);

@@ -6,14 +6,14 @@
 #![forbid(unsafe_code)]
 
 use recoded::config::Config;
-use recoded_network::Network;
 use std::path::Path;
 
 const LINE: &str = include_str!("golden/net.toml");
 
 /// Files of all nodes, as the daemon reads them.
 fn files(text: &str) -> Vec<(String, String, Config)> {
-    let network = Network::parse("net.toml", text).unwrap_or_else(|error| panic!("{error}"));
+    let network =
+        recoded::network::parse("net.toml", text).unwrap_or_else(|error| panic!("{error}"));
     let files = network.files();
     let pairs = network.nodes.iter().map(|node| node.name.clone()).zip(files);
     let read = |(name, text): (String, String)| {
@@ -127,27 +127,6 @@ fn two_links_between_two_boxes_are_paths_with_numbers_that_add_up() {
         let has = |line| file.contains(line);
         assert!(has("redundancy = 1.25") && has("spread = \"every\""), "{name}: {file}");
     }
-}
-
-/// Networks shown in the README and in `docs/operate.md` are valid; that of two uplinks has two
-/// paths.
-#[test]
-fn networks_in_documents_are_those_that_are_taken() {
-    let text =
-        concat!(include_str!("../../../README.md"), include_str!("../../../docs/operate.md"));
-    let blocks = text.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
-    let networks: Vec<Network> = blocks
-        .filter(|block| block.starts_with("# net.toml\n[nodes]"))
-        .map(|block| {
-            let network = Network::parse_without_keys("net.toml", block);
-            network.unwrap_or_else(|errors| panic!("{errors}\n{block}"))
-        })
-        .collect();
-    let links: Vec<usize> = networks.iter().map(|it| it.links_between(0, 1).count()).collect();
-    assert_eq!(links, [1, 2], "a line of three, and two uplinks");
-    let [home, hub] = [0, 1].map(|node| networks[1].files()[node].clone());
-    assert!(home.contains("\"ppp0\"") && home.contains("\"wwan0\""), "{home}");
-    assert!(home.contains("spread = \"sum\"") && hub.contains("path = 1"), "{home}{hub}");
 }
 
 /// Only the ends need it: relays learn it from the source.
@@ -270,7 +249,7 @@ fn path_over_a_one_way_link_is_one_flow_with_keys_of_a_preshared_one() {
         let is_end = config.flows[0].edge.is_some();
         assert_eq!(text.contains("repair = false, edge_preshared_key"), is_end, "{text}");
     }
-    let Err(errors) = Network::parse("net.toml", &format!("{nodes}{link}")) else {
+    let Err(errors) = recoded::network::parse("net.toml", &format!("{nodes}{link}")) else {
         panic!("no key of the path is written");
     };
     assert!(errors.to_string().contains("edge_one_way = true needs"), "{errors}");
@@ -393,7 +372,8 @@ fn ways_that_do_not_fit_together_are_refused() {
             + &format!(
                 "[[path]]\nways = {ways}\n{more}tunnel = [\"10.9.0.1/24\", \"10.9.0.2/24\"]\n"
             );
-        let errors = Network::parse("net.toml", &text).expect_err("it is wrong").to_string();
+        let errors =
+            recoded::network::parse("net.toml", &text).expect_err("it is wrong").to_string();
         assert!(errors.lines().all(|line| line.starts_with("net.toml:")), "{errors}");
         errors
     };
@@ -420,7 +400,7 @@ fn ways_that_do_not_fit_together_are_refused() {
     let errors = refused("[[\"a\", \"b\", \"c\", \"d\"], [\"a\", \"c\", \"b\", \"e\"]]", "");
     assert!(errors.contains("in a circle") && !errors.contains("tunnel = "), "{errors}");
     let errors = refused("[[\"a\", \"b\", \"d\"]]", "to = \"d\"\n");
-    assert!(errors.contains("a path has from, via and to, or ways"), "{errors}");
+    assert!(errors.contains("a path has via, or from, via and to, or ways"), "{errors}");
 }
 
 /// All mistakes are reported at once, each with its line and fix.
@@ -456,16 +436,16 @@ fn every_mistake_is_named_by_line_and_cure() {
         (changed("a = \"10.0.1.1 dev eth0\"\n", ""), "joins two nodes, this one 1"),
         (changed("[[path]]", "colour = 3\n[[path]]"), "there is no node colour"),
         (changed("via =", "colour = 3\nvia ="), "unknown key colour: a path has"),
-        (changed("auth =", "colour = 3\nauth ="), "unknown key colour: there is [nodes]"),
+        (changed("auth =", "colour = 3\nauth ="), "unknown key colour: there is [boxes]"),
         (changed("\"none\"", "\"some\""), "auth = \"some\" is wrong: it is \"full\""),
         (changed("auth = \"none\"\n", ""), "node a: a has no key: `recodectl -f net.toml keys"),
         (changed("a = \"a\"", "a = \"-oProxyCommand=x\""), "it is what ssh takes"),
         (changed("a = \"a\"", "a = { ssh = \"a b\" }"), "it is what ssh takes"),
-        (changed("a = \"a\"", "a = { key = \"short\" }"), "it is the node's public key"),
+        (changed("a = \"a\"", "a = { key = \"short\" }"), "it is the box's public key"),
         (changed("a = \"a\"", "a = { config = \"x\" }"), "it is the absolute path of a file"),
         (changed("a = \"a\"", "a = { sudo = 1 }"), "it is true or false"),
         (changed("a = \"a\"", "a = { colour = 1 }"), "node a: unknown key colour"),
-        (changed("a = \"a\"", "a = 7"), "a = 7 is wrong: write [nodes]"),
+        (changed("a = \"a\"", "a = 7"), "a = 7 is wrong: write a line for each box"),
         (changed("a = \"a\"", "a = { daemon = { colour = 1 } }"), "the keys of [daemon] are"),
         (changed("a = \"a\"", "a = { daemon = { auth = \"hop\" } }"), "it is for all nodes"),
         (changed("c = \"c\"", "c = \"c\"\n\"../x\" = \"d\""), "a node has a name of 1 to 32"),
@@ -483,12 +463,12 @@ fn every_mistake_is_named_by_line_and_cure() {
         (changed("via =", "field = 7\nvia ="), "field"),
         (changed("[[path]]", "rate_mbit = -1\n[[path]]"), "would refuse it: link eth1: rate_mbit"),
         (changed("[nodes]", "[daemon]\nworkers = 0\n[nodes]"), "would refuse it: daemon: workers"),
-        ("".to_owned(), "nodes is missing: write [nodes]"),
+        ("".to_owned(), "boxes is missing: write [boxes]"),
         ("nodes = 3".to_owned(), "nodes = (integer) is wrong"),
         (changed("[[path]]", "[path]"), "write [[path]] with two brackets"),
     ];
     for (text, said) in cases {
-        let Err(errors) = Network::parse("net.toml", &text) else {
+        let Err(errors) = recoded::network::parse("net.toml", &text) else {
             panic!("accepted, not `{said}`:\n{text}");
         };
         let errors = errors.to_string();
@@ -518,7 +498,7 @@ fn mistakes_of_roaming_names_and_lists_of_addresses_are_named() {
     ];
     for (text, from, to, said) in cases {
         assert!(text.contains(from), "{from}");
-        let parsed = Network::parse("net.toml", &text.replacen(from, to, 1));
+        let parsed = recoded::network::parse("net.toml", &text.replacen(from, to, 1));
         match parsed {
             Ok(_) => assert_eq!(said, "", "accepted: {to}"),
             Err(errors) => assert!(errors.to_string().contains(said), "`{said}`: {errors}"),
@@ -528,19 +508,20 @@ fn mistakes_of_roaming_names_and_lists_of_addresses_are_named() {
     let text = LINE
         .replace("c = \"198.51.100.2", "c = \"c.example.net")
         .replace("rate_mbit", "backend = \"xdp\"\nrate_mbit");
-    let errors = Network::parse("net.toml", &text).expect_err("it cannot start").to_string();
+    let errors =
+        recoded::network::parse("net.toml", &text).expect_err("it cannot start").to_string();
     assert!(errors.contains("AF_XDP needs this host's IP address"), "{errors}");
 }
 
 #[test]
 fn all_mistakes_are_told_at_once_in_order_of_lines() {
     let text = "auth = \"none\"\n[nodes]\na = { sudo = 1 }\nb = 2\n[[link]]\na = \"x\"\n";
-    let errors = Network::parse("net.toml", text).unwrap_err();
+    let errors = recoded::network::parse("net.toml", text).unwrap_err();
     let lines: Vec<usize> = errors.errors.iter().map(|error| error.line).collect();
     assert_eq!(lines, [3, 4, 5, 6], "{errors}");
     // A value that two files would have is reported once, for its line.
     let text = LINE.replace("via =", "redundancy_max = 99\nvia =");
-    let errors = Network::parse("net.toml", &text).unwrap_err();
+    let errors = recoded::network::parse("net.toml", &text).unwrap_err();
     assert_eq!(errors.errors.len(), 1, "{errors}");
     assert!(errors.to_string().starts_with("net.toml:18: path a -> c: "), "{errors}");
 }

@@ -492,8 +492,10 @@ pub(crate) fn mtus(links: &[LinkState]) -> Vec<usize> {
 pub(crate) fn routes(topology: &Topology, links: &[LinkState]) -> Vec<Option<HopRoute>> {
     let route = |hop: &HopConfig| {
         let LinkState { interface, status, local, .. } = &links[hop.link];
-        let source = local.filter(|_| *status != LinkStatus::Gone && is_known(hop.address))?;
         let by_linux = topology.links[hop.link].backend == Backend::Udp;
+        // A neighbour that roams may be found without a known address.
+        let is_found = is_known(hop.address) || hop.roams && by_linux;
+        let source = local.filter(|_| *status != LinkStatus::Gone && is_found)?;
         Some(HopRoute {
             interface: interface.index,
             source_mac: if by_linux { Mac::default() } else { interface.mac? },

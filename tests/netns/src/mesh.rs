@@ -115,12 +115,11 @@ impl Mesh {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use recoded_network::Network;
 
     #[test]
     fn mesh_is_a_network_of_sixteen_flows_that_daemons_take() {
         for (mesh, hosts, flows) in [(Mesh::sixteen_flows(), 12, 16), (Mesh::line(), 4, 1)] {
-            let network = Network::parse("net.toml", &mesh.text());
+            let network = recoded::network::parse("net.toml", &mesh.text());
             let network = network.unwrap_or_else(|errors| panic!("{errors}\n{}", mesh.text()));
             assert_eq!((network.files().len(), network.paths.len()), (hosts, flows));
             assert_eq!(BedConfig::graph(&mesh.links).hosts(), hosts);

@@ -11,8 +11,6 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use recoded_network::Network;
-
 use crate::{Bed, BedConfig, BedError, Daemon, DirectionConfig, LinkConfig, Loss};
 
 /// Address of all receivers in the tunnel.
@@ -265,7 +263,7 @@ pub(crate) fn hosts_and_links(
 /// When the network is refused, or a daemon does not start.
 pub(crate) fn start_daemons(bed: &Bed, text: &str) -> Result<Vec<Daemon>, BedError> {
     let refused = |detail: String| BedError::Output { program: "net.toml".into(), detail };
-    let network = Network::parse("net.toml", text);
+    let network = recoded::network::parse("net.toml", text);
     let files = network.map_err(|errors| refused(errors.to_string()))?.files();
     let start = |(index, file): (usize, &String)| {
         let own = |socket: &str| format!("daemon.socket = \"{socket}\"\n{file}");
@@ -331,7 +329,7 @@ mod tests {
     #[test]
     fn every_topology_is_a_network_that_daemons_take() {
         for topology in [Topology::paths(), Topology::tree(8), Topology::butterfly()] {
-            let network = Network::parse("net.toml", &topology.text());
+            let network = recoded::network::parse("net.toml", &topology.text());
             let network = network.unwrap_or_else(|errors| panic!("{errors}\n{}", topology.text()));
             assert_eq!(network.files().len(), topology.hosts.len());
             assert_eq!(network.paths[0].receivers().len(), topology.receivers().len());

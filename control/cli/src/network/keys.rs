@@ -5,7 +5,8 @@
 
 use super::ssh::{Answer, NoAnswer};
 use super::status::{BoxFinding, finding, findings, refused};
-use super::{Boxes, NetworkFailure, Told, read, render, worse};
+use super::{Boxes, NetworkFailure, Told, read, worse};
+use crate::atomic_file::replace;
 use crate::table::{Align, table};
 use recoded_api::exit;
 use recoded_network::{Node, with_keys};
@@ -58,7 +59,7 @@ pub fn run(boxes: &Boxes, file: &Path, save: bool, json: bool) -> Result<Told, c
         let (_, text) = read(file)?;
         let text = with_keys(&text, &new).map_err(NetworkFailure::from)?;
         let path = file.to_owned();
-        render::replace(file, &text).map_err(|source| NetworkFailure::Write { path, source })?;
+        replace(file, &text).map_err(|source| NetworkFailure::Write { path, source })?;
     }
     let text = match json {
         true => crate::json::pretty(&BTreeMap::from([("nodes", &told)]))?,

@@ -117,8 +117,8 @@ impl Boxes {
     fn open(file: &Path, fleet: &Fleet, with_keys: bool) -> Result<Boxes, NetworkFailure> {
         let (name, text) = read(file)?;
         let network = match with_keys {
-            true => Network::parse(&name, &text)?,
-            false => Network::parse_without_keys(&name, &text)?,
+            true => recoded::network::parse(&name, &text)?,
+            false => recoded::network::parse_without_keys(&name, &text)?,
         };
         let chosen = chosen(&network, fleet)?;
         let ssh = Ssh::new(&fleet.ssh, fleet.patience)?;

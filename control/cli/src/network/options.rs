@@ -44,33 +44,41 @@ pub struct Rendering {
 
 /// Explains network files.
 pub const NETWORK_HELP: &str = "\
-A network of three boxes in a line, a - b - c, and a tunnel from a to c:
+A network of three boxes in a line, a - b - c, and a tunnel from a to c; the same file on each box:
+
+  [boxes]                        # ssh = \"root@b.example\" where ssh finds it elsewhere
+  a = { at = \"192.0.2.1\", key = \"...\", tunnel = \"10.99.0.1/24\" }
+  b = { at = [\"192.0.2.2\", \"198.51.100.1\"], key = \"...\" }
+  c = { at = \"198.51.100.2\", key = \"...\", tunnel = \"10.99.0.2/24\" }
+
+  [[path]]                       # may be left out between two boxes
+  via = [\"a\", \"b\", \"c\"]
+
+A box without at roams; uplinks = [\"eth0\", \"wwan0\"] has several paths, and mode = \"bond\",
+\"failover\" or \"duplicate\" in [[path]] says how they share. Each box finds its interfaces, which
+render shows as auto0; at = \"192.0.2.1 dev eth0\" fixes one.
+
+With interfaces and links written instead, [nodes]; then apply writes each box its own file:
 
   [nodes]                        # where ssh finds each; b = \"root@192.0.2.2\" without a key
   a = { ssh = \"root@192.0.2.1\", key = \"...\" }
   b = { ssh = \"root@192.0.2.2\", key = \"...\" }
-  c = { ssh = \"root@c.example\", key = \"...\" }
 
   [[link]]                       # each end: address and interface
   a = \"192.0.2.1 dev eth0\"
   b = \"192.0.2.2 dev eth0\"
-
-  [[link]]
-  b = \"198.51.100.1 dev eth1\"
-  c = \"198.51.100.2 dev eth0\"
   rate_mbit = 100
 
   [[path]]
   from = \"a\"
-  via = [\"b\"]
-  to = \"c\"
+  to = \"b\"
   tunnel = [\"10.99.0.1/24\", \"10.99.0.2/24\"]
 
 recodectl -f net.toml keys --save has every box make its private key, which never leaves it, and
-writes the public ones. A path is two flows, one in each direction. Instead of from, via and to it
+writes the public ones. A path is two flows, one in each direction. Instead of via it
 may have ways = [[\"a\", \"b\", \"d\"], [\"a\", \"c\", \"d\"]]: several to one receiver, whose rates
 add up, or to several, which is one flow. It may have keys of flows, such as
 code = \"rlnc\", which go to the roles that have them, and name, mtu and kill_switch of its
-tunnel. Above [nodes] may stand auth = \"full\", \"hop\" or \"none\", and config, private_key (paths
+tunnel. Above [boxes] or [nodes] may stand auth = \"full\", \"hop\" or \"none\", and config, private_key (paths
 on boxes) and sudo = true; below [daemon] what all boxes have, in daemon = { .. } of a node what it
 has alone.";

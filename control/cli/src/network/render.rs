@@ -2,12 +2,12 @@
 
 use super::options::{Fleet, Rendering};
 use super::{NetworkFailure, Told, read};
+use crate::atomic_file::replace;
 use recoded_api::exit;
-use recoded_network::Network;
 use similar::TextDiff;
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// Renders a network.
@@ -16,9 +16,9 @@ pub fn run(rendering: &Rendering, fleet: &Fleet, json: bool) -> Result<Told, cra
         return Err(NetworkFailure::NoNetwork("render").into());
     };
     let (name, text) = read(file).map_err(crate::Failure::from)?;
-    let network = Network::parse(&name, &text).map_err(NetworkFailure::from)?;
+    let network = recoded::network::parse(&name, &text).map_err(NetworkFailure::from)?;
     let chosen = super::chosen(&network, fleet)?;
-    let texts = network.files();
+    let texts: Vec<String> = (0..network.nodes.len()).map(|node| network.meaning(node)).collect();
     let name = |index: &usize| network.nodes[*index].name.as_str();
     let files: Vec<(&str, &str)> =
         chosen.iter().map(|index| (name(index), texts[*index].as_str())).collect();
@@ -73,17 +73,4 @@ fn write_all(folder: &Path, files: &[(&str, &str)]) -> Result<String, NetworkFai
         told += &format!("{}\n", path.display());
     }
     Ok(told)
-}
-
-/// Writes a draft next to `path` and renames it.
-pub fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let mut draft = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
-    draft.write_all(text.as_bytes())?;
-    let mode = fs::metadata(path).map(|metadata| metadata.permissions());
-    let readable = std::os::unix::fs::PermissionsExt::from_mode(0o644);
-    draft.as_file().set_permissions(mode.unwrap_or(readable))?;
-    draft.as_file().sync_all()?;
-    draft.persist(path)?;
-    Ok(())
 }

@@ -10,6 +10,7 @@ use super::{Backend, Config, Flow, Link, Neighbour, Written};
 use recoded_api::keys::NEIGHBOUR;
 use recoded_pipeline::params::{FlowParams, Role};
 use recoded_runtime::secure::{GROUP_SINKS_MAX, PublicKey};
+use recoded_runtime::topology::is_known;
 use std::path::PathBuf;
 
 /// Which packets are authenticated; the order is from most to least.
@@ -350,6 +351,11 @@ pub fn word(auth: Auth) -> &'static str {
 }
 
 impl Config {
+    /// Whether the address of a neighbour is a placeholder until it sends.
+    pub fn is_awaited(&self, hop: &Neighbour) -> bool {
+        !is_known(hop.address) && self.roams(hop)
+    }
+
     /// The keys of a neighbour, if packets of hops are authenticated.
     pub fn known(&self, hop: &Neighbour) -> Option<&Known> {
         let mut neighbours = self.neighbours.iter();

@@ -9,9 +9,10 @@
 //! ```
 
 use super::document::{Document, Section};
-use super::names::{Names, is_host_name, places};
+use super::names::{Names, places};
 use super::reader::unicast;
 use recoded_host::{OwnAddresses, own_addresses};
+use recoded_network::is_host_name;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;

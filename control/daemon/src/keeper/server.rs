@@ -10,13 +10,13 @@ use crate::events::{Happened, Kind, Log};
 use crate::keys::Keys;
 use crate::lifecycle::{read, written};
 use crate::metrics;
+use crate::network;
 use crate::node;
 use recoded_api::v1::Events;
 use recoded_runtime::TunnelAddresses;
 use recoded_runtime::channel::Channel;
 use std::collections::BTreeMap;
 use std::fmt::Display;
-use std::fs::File;
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
@@ -34,6 +34,8 @@ pub struct Keeper {
     path: PathBuf,
     /// Its name in messages.
     file: String,
+    /// The name of this host in a network, if the command line has one.
+    name: Option<String>,
     state: Mutex<KeeperState>,
     /// Locked during disk I/O, so never while a process is watched.
     history: Mutex<History>,
@@ -50,7 +52,15 @@ struct KeeperState {
     /// The file as read when it was last applied, or as last written by this process.
     loaded: String,
     /// The file as read since, about to be applied.
-    coming: Option<String>,
+    coming: Option<Draft>,
+    /// The configuration of this host in the file as it was when that was applied.
+    derived: String,
+    /// A change that is being written into the file.
+    saving: Option<Saved>,
+    /// The newest change, if it was written into the file, too.
+    saved: Option<Saved>,
+    /// Whether the configuration about to be applied is the previous one.
+    is_previous: bool,
     /// The change that waits for confirmation.
     pending: Option<Pending>,
     /// The configuration before a process was replaced; kept until the next one runs.
@@ -63,6 +73,20 @@ struct KeeperState {
     is_readdressed: bool,
     /// Whether another supervisor is due to take over.
     is_handed_over: bool,
+}
+
+/// A file, and the configuration of this host in it.
+#[derive(Clone, Debug)]
+struct Draft {
+    file: String,
+    text: String,
+}
+
+/// The file before and after a change that was written into it.
+#[derive(Clone, Debug)]
+struct Saved {
+    before: String,
+    after: String,
 }
 
 #[derive(Clone, Debug)]
@@ -113,6 +137,10 @@ impl Keeper {
             in_force: in_force.to_owned(),
             loaded: loaded.to_owned(),
             coming: None,
+            derived: in_force.to_owned(),
+            saving: None,
+            saved: None,
+            is_previous: false,
             pending: None,
             before: None,
             mtus: BTreeMap::new(),
@@ -123,6 +151,7 @@ impl Keeper {
         Keeper {
             path: path.canonicalize().unwrap_or_else(|_| path.to_owned()),
             file: path.to_string_lossy().into_owned(),
+            name: None,
             state: Mutex::new(state),
             history: Mutex::new(History::open(directory, in_force)),
             events: Arc::default(),
@@ -134,6 +163,14 @@ impl Keeper {
     #[must_use]
     pub fn addressing(self, addresses: Arc<TunnelAddresses>) -> Keeper {
         Keeper { addresses: Some(addresses), ..self }
+    }
+
+    /// Also reads files of networks, in which `name` is this host; `derived` is its part in the
+    /// file as read.
+    #[must_use]
+    pub fn named(self, name: Option<String>, derived: String) -> Keeper {
+        self.state().derived = derived;
+        Keeper { name, ..self }
     }
 
     /// Also takes over the events of the supervisor before a handover.
@@ -310,12 +347,6 @@ impl Keeper {
         Answer::Text { number, file: self.file.clone(), mtus, names }
     }
 
-    fn read_file(&self) -> Result<String, No> {
-        history::read(&self.path).map_err(|error| {
-            No::Refused(format!("cannot read {} ({error}): nothing was changed", self.file))
-        })
-    }
-
     /// Parses a text, and reads the MTUs of the interfaces that it names.
     fn check(&self, file: &str, text: &str) -> Result<(Config, BTreeMap<String, u32>), String> {
         self.check_by(file, text, &self.names())
@@ -343,7 +374,9 @@ impl Keeper {
                           recodectl undo takes it back; nothing was changed";
             return Err(No::Refused(reason.into()));
         }
-        let text = self.read_file()?;
+        let file = self.read_file()?;
+        let text = network::own(&self.file, &file, self.name.as_deref())
+            .map_err(|error| No::Refused(format!("{error}\nnothing was changed")))?;
         let known = self.names();
         let names = self.look_up(&text);
         let (config, mtus) = self
@@ -351,7 +384,7 @@ impl Keeper {
             .map_err(|errors| No::Refused(format!("{errors}\nnothing was changed")))?;
         names::refuse_unknown(&config, &known).map_err(No::Refused)?;
         if changes {
-            self.state().coming = Some(text.clone());
+            self.state().coming = Some(Draft { file, text: text.clone() });
         }
         Ok((self.text(mtus, names), Along::Text(text)))
     }
@@ -386,7 +419,10 @@ impl Keeper {
         if !is_rollback {
             self.refuse_downgrade(&config)?;
         }
-        self.state().coming = Some(text.clone());
+        let mut state = self.state();
+        state.coming = Some(Draft { file: text.clone(), text: text.clone() });
+        state.is_previous = number.is_none();
+        drop(state);
         Ok((self.text(mtus, names), Along::Text(text)))
     }
 
@@ -415,7 +451,9 @@ impl Keeper {
         }
         match cause {
             Cause::Reload => {
-                state.loaded = state.coming.take().unwrap_or_else(|| shown.to_owned());
+                let same = || Draft { file: shown.to_owned(), text: shown.to_owned() };
+                let Draft { file, text } = state.coming.take().unwrap_or_else(same);
+                (state.loaded, state.derived) = (file, text);
                 state.pending = confirm_seconds.map(|seconds| Pending {
                     deadline: Instant::now() + Duration::from_secs(seconds),
                     before,
@@ -431,7 +469,14 @@ impl Keeper {
             }
             _ => {}
         }
+        let unsaves = cause == Cause::Undo && std::mem::take(&mut state.is_previous);
+        if !unsaves {
+            state.saved = state.saving.take();
+        }
         drop(state);
+        if unsaves {
+            self.unsave();
+        }
         let mut history = self.history();
         let number = if is_same { history.number() } else { history.add(cause, shown) };
         drop(history);
@@ -484,7 +529,7 @@ impl Keeper {
     fn trusted(&self, cause: Cause, text: &str) -> Result<Config, No> {
         let base = match cause {
             Cause::Set => Some(self.state().in_force.clone()),
-            _ => self.state().coming.clone(),
+            _ => self.state().coming.as_ref().map(|draft| draft.text.clone()),
         };
         let base = base.ok_or_else(|| No::Failed("nothing was read before".into()))?;
         let parse = |text: &str| {
@@ -541,54 +586,11 @@ impl Keeper {
             confirm_seconds_left: left,
         }
     }
-
-    /// The file, if it still equals what was applied.
-    fn unchanged(&self) -> Result<String, No> {
-        let text = self.read_file()?;
-        if text == self.state().loaded {
-            return Ok(text);
-        }
-        Err(No::Refused(format!(
-            "{} was changed since the daemon read it: recodectl reload --diff shows how, recodectl \
-             reload takes it over; nothing was changed",
-            self.file
-        )))
-    }
-
-    fn prepare(&self, text: &str) -> Outcome {
-        let before = self.unchanged()?;
-        let parse = |text: &str| self.check(&self.file, text).map_err(No::Refused);
-        let ((before, _), (after, _)) = (parse(&before)?, parse(text)?);
-        self.refuse_others(&before, &after, text, true)?;
-        let like = File::open(&self.path).map_err(|error| self.not_written(&error))?;
-        history::write_draft(&self.path, text, Some(&like))
-            .map_err(|error| self.not_written(&error))?;
-        self.state().coming = Some(text.to_owned());
-        Ok((self.done(), Along::Nothing))
-    }
-
-    fn finish(&self) -> Outcome {
-        self.unchanged()?;
-        history::finish_draft(&self.path).map_err(|error| self.not_written(&error))?;
-        let mut state = self.state();
-        if let Some(text) = state.coming.take() {
-            state.loaded = text;
-        }
-        drop(state);
-        tracing::info!("{} was written", self.file);
-        Ok((self.done(), Along::Nothing))
-    }
-
-    fn not_written(&self, error: &io::Error) -> No {
-        No::Failed(format!(
-            "cannot write {} ({error}): make room there and let the daemon write to its folder; \
-             nothing was changed",
-            self.path.display()
-        ))
-    }
 }
 
 mod downgrade;
+
+mod file;
 
 pub mod handover;
 

@@ -183,7 +183,7 @@ mod tests {
 
     /// Runs a filter for a call; returns its action. Seccomp filters use few instructions of BPF.
     fn decide(program: &BpfProgram, call: i64, arguments: [u64; 6]) -> u32 {
-        let mut data = vec![0; 64];
+        let mut data = [0; 64];
         data[..4].copy_from_slice(&(call as u32).to_ne_bytes());
         let audit = if cfg!(target_arch = "x86_64") { 0xC000_003E } else { 0xC000_00B7_u32 };
         data[4..8].copy_from_slice(&audit.to_ne_bytes());

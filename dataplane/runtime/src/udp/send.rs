@@ -5,6 +5,7 @@
 //! with each message would cost an allocation.
 
 use crate::report::LinkCounters;
+use crate::topology::is_known;
 use nix::errno::Errno;
 use nix::sys::socket::{
     ControlMessage, MsgFlags, MultiHeaders, SockaddrStorage, sendmmsg, sendto, setsockopt, sockopt,
@@ -69,7 +70,7 @@ impl Sender {
     pub(super) fn new(targets: &[SocketAddr], splits: bool) -> Sender {
         Sender {
             is_v6: targets.iter().any(SocketAddr::is_ipv6),
-            targets: targets.iter().map(|target| SockaddrStorage::from(*target)).collect(),
+            targets: targets.iter().map(|target| storage(*target)).collect(),
             staged: Vec::with_capacity(STAGED_MAX),
             splits,
             is_single: false,
@@ -81,7 +82,7 @@ impl Sender {
     /// Sends to these neighbours from here on, including packets already waiting.
     pub(super) fn aim(&mut self, targets: impl Iterator<Item = SocketAddr>) {
         for (old, new) in self.targets.iter_mut().zip(targets) {
-            *old = SockaddrStorage::from(new);
+            *old = storage(new);
         }
     }
 
@@ -270,6 +271,15 @@ impl Sender {
             Ok(sendmmsg(fd.as_raw_fd(), headers, parts, targets, beside, flags)?.count())
         })
     }
+}
+
+/// The destination of packets to a neighbour. Port 0, which Linux refuses, keeps packets here whose
+/// neighbour has no known address yet.
+fn storage(mut target: SocketAddr) -> SockaddrStorage {
+    if !is_known(target.ip()) {
+        target.set_port(0);
+    }
+    target.into()
 }
 
 /// The counter of packets that Linux refused for this reason.

@@ -89,6 +89,7 @@ const DIRECTIONS: [(&str, Allowed); 34] = [
             "recoded-cuda",
             "recoded-fpga",
             "recoded-api",
+            "recoded-network",
             "recoded-host",
             "recoded-pipeline",
             "recoded-gf",
@@ -96,7 +97,7 @@ const DIRECTIONS: [(&str, Allowed); 34] = [
             "recoded-wire",
         ]),
     ),
-    // Has its files read by the daemon's parser.
+    // Its tests have files read by the daemon's parser.
     ("recoded-network", Allowed::Only(&["recoded", "recoded-api", "recoded-secure"])),
     // The CLI measures the kernels and engines of the machine it runs on, and optimises degrees.
     (

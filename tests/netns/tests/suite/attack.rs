@@ -11,7 +11,6 @@ use recoded_api::v1::{Link, State};
 use recoded_netns::probe::{Probe, ProbePlan};
 use recoded_netns::topology::{RECEIVER, Topology};
 use recoded_netns::{AuthPlan, Bed, Capture, Daemon, LinePlan, Loss};
-use recoded_network::Network;
 use recoded_wire::feedback::{FeedbackHeader, Item, Nack, Writer};
 use recoded_wire::header::{Flags, Header, PacketType, write_link_sequence};
 
@@ -365,7 +364,7 @@ fn packets_that_say_nothing_new_from_a_relay_with_all_rights_cost_the_other_path
     let topology = Topology { keys: "spread = \"every\"\n".into(), ..Topology::paths() };
     let bed = topology.build(1).unwrap();
     // Packets received by AF_XDP are invisible to other programs of the relay.
-    let files = Network::parse("net.toml", &topology.text()).unwrap().files();
+    let files = recoded::network::parse("net.toml", &topology.text()).unwrap().files();
     let daemons = files.iter().enumerate().map(|(index, file)| {
         let file = match index {
             1 => file.replace("interface = ", "backend = \"udp\", interface = "),

@@ -43,7 +43,7 @@ fn network(bed: &Bed) -> Vec<String> {
             );
         }
     }
-    let network = recoded_network::Network::parse("net.toml", &(text + &paths));
+    let network = recoded::network::parse("net.toml", &(text + &paths));
     network.unwrap_or_else(|errors| panic!("{errors}")).files()
 }
 

@@ -9,6 +9,7 @@ mod auth;
 mod bed;
 mod beside;
 mod bonding;
+mod boxes;
 mod container;
 mod crowd;
 mod doctor;

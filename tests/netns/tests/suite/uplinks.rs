@@ -55,7 +55,7 @@ fn dsl() -> LinkConfig {
 
 /// A client whose two uplinks are behind translation, and the hub. `None`, with the reason printed,
 /// if Linux does not translate addresses.
-fn uplinks(spread: &str) -> Option<(Bed, Vec<Daemon>)> {
+fn uplinks(mode: &str) -> Option<(Bed, Vec<Daemon>)> {
     let access = LinkConfig::new(Loss::independent(0.0), 1000.0);
     let ends = [
         (CLIENT, 1, dsl()),
@@ -77,7 +77,7 @@ fn uplinks(spread: &str) -> Option<(Bed, Vec<Daemon>)> {
     let client = &bed.hosts()[CLIENT];
     client.ip("route replace 10.77.5.0/24 via 10.77.1.2 dev l1 metric 10").unwrap();
     client.ip("route replace 10.77.5.0/24 via 10.77.2.2 dev l2 metric 20").unwrap();
-    let daemons = start(&bed, spread);
+    let daemons = start(&bed, mode);
     Some((bed, daemons))
 }
 
@@ -108,29 +108,28 @@ fn rebind(bed: &Bed, nat: Nat, first: u16) {
     host.ip(&format!("route replace 10.77.5.0/24 via {gateway}")).unwrap();
 }
 
-/// Starts both daemons from the `net.toml` of the network, without explicit path numbers.
-fn start(bed: &Bed, spread: &str) -> Vec<Daemon> {
+/// Starts both daemons from the file of the network, without addresses of the client or path
+/// numbers.
+fn start(bed: &Bed, mode: &str) -> Vec<Daemon> {
     let keys = AuthPlan::new("full", HUB);
     let key_file = |host: usize| bed.directory().join(format!("key{host}"));
     for host in [CLIENT, HUB] {
         std::fs::write(key_file(host), keys.private(host)).unwrap();
         std::fs::set_permissions(key_file(host), PermissionsExt::from_mode(0o600)).unwrap();
     }
-    let node = |name: &str, host: usize, more: &str| {
+    let this = |host: usize, more: &str| {
         let (key, file) = (keys.public(host), key_file(host).display().to_string());
-        format!("{name} = {{ key = \"{key}\", private_key = \"{file}\"{more} }}\n")
+        format!("{{ key = \"{key}\", private_key = \"{file}\", {more} }}\n")
     };
     let text = format!(
-        "[daemon]\nframes = 8192\n[nodes]\n{}{}\
-         [[link]]\nclient = \"10.77.1.1 dev l1\"\nhub = \"10.77.5.2 dev l5\"\n\
-         [[link]]\nclient = \"10.77.2.1 dev l2\"\nhub = \"10.77.5.2 dev l5\"\n\
-         [[path]]\nfrom = \"client\"\nto = \"hub\"\nspread = \"{spread}\"\n\
-         tunnel = [\"10.99.0.1/24\", \"10.99.0.2/24\"]\n",
-        node("client", CLIENT, ", roams = true"),
-        node("hub", HUB, "")
+        "[daemon]\nframes = 8192\n[boxes]\nclient = {}hub = {}\
+         [[path]]\nvia = [\"client\", \"hub\"]\nmode = \"{mode}\"\n",
+        this(CLIENT, "uplinks = [\"l1\", \"l2\"], tunnel = \"10.99.0.1/24\""),
+        this(HUB, "at = \"10.77.5.2 dev l5\", tunnel = \"10.99.0.2/24\"")
     );
-    let network = recoded_network::Network::parse("net.toml", &text);
-    let files = network.unwrap_or_else(|errors| panic!("{errors}\n{text}")).files();
+    let network = recoded::network::parse("net.toml", &text);
+    let network = network.unwrap_or_else(|errors| panic!("{errors}\n{text}"));
+    let files = [0, 1].map(|node| network.meaning(node));
     let start = |(host, file): (usize, &String)| {
         let own = |socket: &str| format!("daemon.socket = \"{socket}\"\n{file}");
         Daemon::start_with(bed, host, own).unwrap()
@@ -192,7 +191,7 @@ fn assert_small_gap(what: &str, outcome: &ProbeOutcome) {
 #[test]
 fn two_translated_uplinks_to_one_hub_address_add_up_and_outlive_rebinding() {
     let Some(_turn) = common::daemons() else { return };
-    let Some((mut bed, daemons)) = uplinks("sum") else { return };
+    let Some((mut bed, daemons)) = uplinks("bond") else { return };
     let (client, hub) = (bed.hosts()[CLIENT].clone(), bed.hosts()[HUB].clone());
     let stream = Stream::start(&client, to(), &hub, to(), "bbr").unwrap();
     sleep(Duration::from_secs(9));
@@ -225,7 +224,7 @@ fn two_translated_uplinks_to_one_hub_address_add_up_and_outlive_rebinding() {
 #[test]
 fn failover_between_translated_uplinks_survives_a_cut_and_both_rebinding() {
     let Some(_turn) = common::daemons() else { return };
-    let Some((mut bed, _daemons)) = uplinks("backup") else { return };
+    let Some((mut bed, _daemons)) = uplinks("failover") else { return };
     assert_small_gap("first uplink cut", &probed(&mut bed, 8, cut));
     let rebound = probed(&mut bed, 6, |bed| {
         NATS.into_iter().for_each(|nat| rebind(bed, nat, 50_000));
@@ -236,7 +235,7 @@ fn failover_between_translated_uplinks_survives_a_cut_and_both_rebinding() {
 #[test]
 fn copies_over_both_translated_uplinks_survive_a_cut_and_both_rebinding() {
     let Some(_turn) = common::daemons() else { return };
-    let Some((mut bed, _daemons)) = uplinks("every") else { return };
+    let Some((mut bed, _daemons)) = uplinks("duplicate") else { return };
     let outcome = probed(&mut bed, 8, cut);
     assert_small_gap("one uplink cut", &outcome);
     assert!(outcome.lost() * 200 < outcome.sent, "{} lost", outcome.lost());
@@ -250,7 +249,7 @@ fn copies_over_both_translated_uplinks_survive_a_cut_and_both_rebinding() {
 #[test]
 fn translated_uplinks_are_found_again_after_another_address_and_restarts() {
     let Some(_turn) = common::daemons() else { return };
-    let Some((mut bed, mut daemons)) = uplinks("sum") else { return };
+    let Some((mut bed, mut daemons)) = uplinks("bond") else { return };
     let changed = probed(&mut bed, 6, |bed| {
         let client = &bed.hosts()[CLIENT];
         client.ip("addr add 10.77.1.77/24 dev l1").unwrap();
@@ -283,7 +282,7 @@ fn translated_uplinks_are_found_again_after_another_address_and_restarts() {
 #[test]
 fn other_numbers_of_a_path_at_both_ends_are_named_and_cost_that_path_alone() {
     let Some(_turn) = common::daemons_beside() else { return };
-    let Some((bed, mut daemons)) = uplinks("sum") else { return };
+    let Some((bed, mut daemons)) = uplinks("bond") else { return };
     let hub = &mut daemons[1];
     let text = std::fs::read_to_string(hub.config()).unwrap();
     std::fs::write(hub.config(), text.replace("path = 1", "path = 9")).unwrap();

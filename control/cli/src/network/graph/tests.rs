@@ -18,7 +18,7 @@ fn network(edges: &[&str], ways: &str, receivers: usize) -> Network {
     }
     let tunnel: String = (0..receivers).map(|_| ", \"10.99.0.2/24\"").collect();
     text += &format!("[[path]]\nways = {ways}\ntunnel = [\"10.99.0.1/24\"{tunnel}]\n");
-    Network::parse("net.toml", &text).unwrap_or_else(|errors| panic!("{errors}"))
+    recoded::network::parse("net.toml", &text).unwrap_or_else(|errors| panic!("{errors}"))
 }
 
 fn neighbour(edge: usize, rate_mbit: f64, loss: f64) -> FlowNeighbour {

@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn flows_have_what_their_nodes_say_and_unknown_is_null() {
-        let network = Network::parse("net.toml", NETWORK).expect("a network");
+        let network = recoded::network::parse("net.toml", NETWORK).expect("a network");
         let flow = |id, role: &str| Flow { id, role: role.into(), ..Flow::default() };
         let source = Flow {
             state: Some("up".into()),
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn map_before_any_box_was_asked_has_all_of_the_network() {
-        let network = Network::parse("net.toml", NETWORK).expect("a network");
+        let network = recoded::network::parse("net.toml", NETWORK).expect("a network");
         let map = Map::begin(&network);
         assert_eq!((map.nodes.len(), map.links.len(), map.flows.len()), (3, 2, 2));
         assert!(map.nodes.iter().all(|node| node.state == "not asked" && node.version.is_none()));

@@ -246,6 +246,25 @@ fn file_is_written_whole_unless_another_changed_it() {
     assert_eq!(left.len(), 2, "file and state: {left:?}");
 }
 
+#[test]
+fn undo_of_a_saved_change_writes_the_file_as_it_was_and_a_second_one_the_change() {
+    let kept = kept();
+    let path = kept.folder.path().join("recoded.toml");
+    let mine = FILE.replacen("engine = \"auto\"", "engine = \"cpu\"", 1);
+    kept.runtime.block_on(kept.client.prepare(mine.clone())).unwrap();
+    kept.runtime.block_on(kept.client.finish()).unwrap();
+    kept.bring(by(Cause::Set, None), mine.clone(), mine.clone()).unwrap();
+    let undo = || {
+        let text = kept.runtime.block_on(kept.client.past(None)).unwrap().text;
+        kept.bring(by(Cause::Undo, None), text.clone(), text).unwrap();
+        fs::read_to_string(&path).unwrap()
+    };
+    assert_eq!(undo(), FILE);
+    assert_eq!(undo(), mine);
+    fs::write(&path, "# edited").unwrap();
+    assert_eq!(undo(), "# edited", "a file that was edited stays");
+}
+
 /// A file with metrics at a free port on loopback, and that address.
 fn measured() -> (String, std::net::SocketAddr) {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
