@@ -12,6 +12,10 @@ use std::net::IpAddr;
 /// machine).
 pub const MTU_DEFAULT: usize = 1500;
 
+/// Drivers whose zero copy gives a card buffers of whole KiB: of a frame of 2048 bytes, 1792 are
+/// for packets, so these have 1024, and the card splits longer packets (`ixgbe` on the 82599).
+const DRIVERS_OF_WHOLE_KIB: [&str; 2] = ["igb", "ixgbe"];
+
 /// Bytes reserved for an authentication tag, so that enabling it changes neither the size of
 /// symbols nor the MTU of tunnels.
 const TAG_BYTES: usize = 16;
@@ -51,7 +55,11 @@ impl Mtus {
         let least =
             |flow: &Section| hop_links(flow).filter_map(|link| self.of_link(document, link)).min();
         let largest = document.flows.iter().filter_map(least).max();
-        let size = frame_size(largest.unwrap_or(MTU_DEFAULT));
+        let mut size = frame_size(largest.unwrap_or(MTU_DEFAULT));
+        let interfaces = document.links.iter().filter(|link| text(link, "backend") != Some("udp"));
+        if interfaces.filter_map(|link| text(link, "interface")).any(has_buffers_of_whole_kib) {
+            size = size.max(FrameSize::PAGE);
+        }
         let is_xdp = |link: &Section| text(link, "backend") == Some("xdp");
         match document.links.iter().any(is_xdp) {
             true => size.min(FrameSize::PAGE),
@@ -86,6 +94,13 @@ impl Mtus {
     pub fn of(&self, interface: &str) -> usize {
         self.known.get(interface).copied().unwrap_or(MTU_DEFAULT)
     }
+}
+
+/// Whether the driver of an interface is one of [`DRIVERS_OF_WHOLE_KIB`].
+fn has_buffers_of_whole_kib(interface: &str) -> bool {
+    let driver = std::fs::read_link(format!("/sys/class/net/{interface}/device/driver"));
+    let driver = driver.ok().and_then(|driver| driver.file_name()?.to_str().map(str::to_owned));
+    driver.is_some_and(|driver| DRIVERS_OF_WHOLE_KIB.contains(&driver.as_str()))
 }
 
 fn text<'a>(section: &'a Section, key: &str) -> Option<&'a str> {

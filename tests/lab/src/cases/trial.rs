@@ -34,6 +34,13 @@ impl Trial {
         let Trial { backend, stack, .. } = self;
         let boxes = pair.start(&Setup { backend, stack, ..Setup::default() })?;
         boxes.carry()?;
+        for node in boxes.nodes() {
+            // A card that splits packets over frames loses them: streams adapt, datagrams do not.
+            let split = node.show()?.verdicts.get("drop_truncated").copied().unwrap_or(0);
+            if split > 0 {
+                return LabError::wrong(format!("{split} packets arrived truncated"));
+            }
+        }
         let [a, _] = boxes.links()?;
         let is = [a.xdp_mode.as_str(), a.socket_mode.as_str()];
         if is != self.modes || !a.reason.contains(self.reason) {
