@@ -105,6 +105,9 @@ fn readmes(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
+/// Keys of a file for several boxes, which `control/network` reads.
+const OF_NETWORKS: [&str; 2] = ["at", "ssh"];
+
 /// Keys that are set in backquotes, as in `workers = 4` or `field=4`, and are none. An option of a
 /// command, as in `--signal=USR2`, is no key.
 fn unknown_keys(text: &str) -> Vec<&str> {
@@ -114,7 +117,9 @@ fn unknown_keys(text: &str) -> Vec<&str> {
         let before = code.split('=').rev().skip(1);
         before.filter_map(move |text| text.trim_end().rsplit(|c| !is_name(c)).next())
     });
-    let is_known = |name: &str| TABLES.iter().any(|table| table.find(name).is_some());
+    let is_known = |name: &str| {
+        TABLES.iter().any(|table| table.find(name).is_some()) || OF_NETWORKS.contains(&name)
+    };
     set.filter(|name| name.len() > 1 && !name.starts_with('-') && !is_known(name)).collect()
 }
 
