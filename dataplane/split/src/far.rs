@@ -2,11 +2,11 @@
 
 use crate::carry::{carry, prepare};
 use crate::request::{Answer, Request};
-use crate::sockets::onward;
+use crate::sockets::{is_of_this_box, onward};
 use quinn::{Connection, RecvStream, SendStream};
 use socket2::SockRef;
 use std::io;
-use std::net::{IpAddr, UdpSocket};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -73,7 +73,7 @@ fn may_reach(server: IpAddr) -> bool {
 
 /// Whether a host of the other side may have this address: not one of this box.
 fn may_act_for(host: IpAddr) -> bool {
-    may_reach(host) && UdpSocket::bind((host, 0)).is_err()
+    may_reach(host) && !is_of_this_box(host)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 use crate::carry::{self, carry, prepare};
 use crate::link::Link;
 use crate::request::{Answer, Request};
+use crate::sockets::is_of_this_box;
 use socket2::SockRef;
 use std::io;
 use std::net::SocketAddr;
@@ -29,8 +30,10 @@ pub(crate) async fn take(listener: TcpListener, link: Arc<Link>, room: Arc<Semap
         };
         let server = socket.local_addr();
         let request = server.map(|server| Request { host: plain(host), server: plain(server) });
-        // One that came here by itself has no server.
-        let request = request.ok().filter(|request| request.server.port() != own);
+        // One that came to the listener itself has no server.
+        let request = request
+            .ok()
+            .filter(|Request { server, .. }| server.port() != own || !is_of_this_box(server.ip()));
         let (Some(request), Ok(place)) = (request, Arc::clone(&room).try_acquire_owned()) else {
             carry::reset(socket);
             continue;

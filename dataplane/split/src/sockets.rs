@@ -3,7 +3,7 @@
 
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 /// Mark of packets that belong to sockets here though their addresses are of others.
 pub(crate) const MARK_HERE: u32 = 0x52c1;
@@ -25,7 +25,7 @@ pub(crate) fn listener() -> io::Result<std::net::TcpListener> {
             socket.set_only_v6(false)?;
             Ipv6Addr::UNSPECIFIED.into()
         } else {
-            std::net::Ipv4Addr::UNSPECIFIED.into()
+            Ipv4Addr::UNSPECIFIED.into()
         };
         transparent(&socket, domain)?;
         socket.bind(&SocketAddr::new(any, 0).into())?;
@@ -43,6 +43,15 @@ pub(crate) fn onward(host: SocketAddr) -> io::Result<Socket> {
     socket.set_reuse_address(true)?;
     socket.bind(&host.into())?;
     Ok(socket)
+}
+
+/// An address that no box has (RFC 5737): it can be bound if `ip_nonlocal_bind` is set.
+const OF_NO_BOX: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 254);
+
+/// Whether this box has the address. Not known where any address can be bound: then `false`.
+pub(crate) fn is_of_this_box(address: IpAddr) -> bool {
+    let can_bind = |address: IpAddr| UdpSocket::bind((address, 0)).is_ok();
+    can_bind(address) && !can_bind(OF_NO_BOX.into())
 }
 
 fn transparent(socket: &Socket, domain: Domain) -> io::Result<()> {
