@@ -33,9 +33,7 @@ fn may_run(missing: Option<String>) -> bool {
 
 /// Which program the tests would start in vain.
 fn unbuilt() -> Option<String> {
-    let name = ["recoded", "recodectl"]
-        .into_iter()
-        .find(|name| !binary(name).is_file())?;
+    let name = ["recoded", "recodectl"].into_iter().find(|name| !binary(name).is_file())?;
     Some(format!("`{name}` is not built (cargo build --workspace --bins builds it)"))
 }
 
