@@ -26,7 +26,7 @@ use clap::Parser;
 use link::Link;
 use rules::Rules;
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::process::{ExitCode, Stdio};
 use std::sync::Arc;
@@ -39,6 +39,9 @@ use tokio::sync::Semaphore;
 /// Smallest MTU of a tunnel assumed if it does not exist yet.
 const MTU_ASSUMED: u16 = 1280;
 
+/// Exit code of arguments that are wrong, as of the other programs.
+const WRONG_ARGUMENTS: u8 = 2;
+
 /// Ends TCP connections at both edges of a tunnel, and carries their bytes between.
 ///
 /// Run it at both edges, as root, beside recoded:
@@ -50,7 +53,7 @@ const MTU_ASSUMED: u16 = 1280;
 /// and of its own programs; addresses stay. UDP and everything else pass as before. A connection
 /// that exists already is not split. See docs/split.md for what is given up.
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(version, verbatim_doc_comment)]
 struct Arguments {
     /// Interface of the tunnel
     tunnel: String,
@@ -79,16 +82,17 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt()
         .with_max_level(arguments.log)
         .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal())
         .with_target(false)
         .init();
-    let ended = match check(&arguments) {
-        Err(problem) => Err(problem),
-        Ok(()) => run(&arguments).map_err(|error| error.to_string()),
-    };
-    match ended {
+    if let Err(problem) = check(&arguments) {
+        tracing::error!("{problem}");
+        return ExitCode::from(WRONG_ARGUMENTS);
+    }
+    match run(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(problem) => {
-            tracing::error!("{problem}");
+        Err(error) => {
+            tracing::error!("{error}");
             ExitCode::FAILURE
         }
     }
