@@ -3,12 +3,12 @@
 //! ```text
 //!  socket          stream
 //!  bytes      <->  bytes
-//!  FIN        <->  its end: the other direction goes on
+//!  FIN        <->  its end: the other direction stays open
 //!  RST, error  ->  reset, in both directions
 //!  RST        <-   reset, or the connection to the other edge ended
 //! ```
-//! Nothing is buffered here: a socket is read when the stream takes what it has, so a slow end
-//! slows the other one down.
+//! Nothing is buffered here: a socket is read when the stream has taken the bytes before, so a slow
+//! end slows the other one down.
 
 use bytes::Bytes;
 use quinn::{RecvStream, SendStream, VarInt};

@@ -51,7 +51,7 @@ const WRONG_ARGUMENTS: u8 = 2;
 ///
 /// TCP connections that would leave by the tunnel are then split, those of hosts behind the edge
 /// and of its own programs; addresses stay. UDP and everything else pass as before. A connection
-/// that exists already is not split. See docs/split.md for what is given up.
+/// that exists already is not split. docs/split.md lists the costs.
 #[derive(Debug, Parser)]
 #[command(version, verbatim_doc_comment)]
 struct Arguments {

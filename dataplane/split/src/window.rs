@@ -32,7 +32,8 @@ const MOST_BYTES: u64 = 32 << 20;
 /// Part of the window by which it grows each round trip.
 const GROWTH: u64 = 16;
 
-/// What is in flight after a signal, of what the path holds; the most of the window that is left.
+/// After a signal: bytes in flight as a multiple of the bandwidth-delay product, and the largest
+/// and the smallest part of the window that is kept.
 const ABOVE: f64 = 1.1;
 const FALL: f64 = 0.95;
 const FALL_MOST: f64 = 0.7;
@@ -44,7 +45,7 @@ const MANY: u64 = 8;
 const LONGER: u32 = 5;
 const LONGER_TIME: Duration = Duration::from_millis(10);
 
-/// What is left of the highest rate after a round trip.
+/// Part of the highest rate that remains after a round trip.
 const RATE_LEFT: f64 = 0.95;
 
 /// State of one connection.

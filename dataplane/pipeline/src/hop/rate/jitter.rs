@@ -20,15 +20,15 @@ use crate::hop::rate::sample::Sample;
 /// become slower is taken for jitter.
 const SWING_NANOS: f64 = 1e6;
 
-/// Weight of a sample in the mean swing, and what is left of a swing after a sample: a queue that
-/// grows for many samples swings little.
+/// Weight of a sample in the mean swing, and part of a swing that remains after a sample: a queue
+/// that grows for many samples swings little.
 const SWING_WEIGHT: f64 = 0.03;
 const SWING_LEFT: f64 = 0.8;
 
 /// A longer sample is a mean over the jitter.
 const HELD_NANOS_MAX: Nanos = 100_000_000;
 
-/// A sample of which more is lost shows a queue that overflows.
+/// A sample that loses more shows a queue that overflows.
 const HELD_LOSS_MAX: f64 = 0.8;
 
 /// Most round trips whose minimum counts.

@@ -27,7 +27,7 @@ pub struct Link {
     /// Share of packets that come late, and by how much; share that is duplicated.
     pub reordered: (f64, Nanos),
     pub duplicated: f64,
-    /// Most further delay, which is drawn anew after a time, evenly; packets stay in order.
+    /// Maximum additional delay, uniform, and how long a drawn value lasts; packets stay in order.
     pub jitter: (Nanos, Nanos),
     /// Longest UDP payload that it carries.
     pub bytes_max: usize,
