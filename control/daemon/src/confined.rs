@@ -1,6 +1,7 @@
 //! The dataplane process: receives its resources from the supervisor, opens its sockets, drops all
 //! privileges, and only then reads packets and serves the control socket.
 
+use crate::memory;
 use crate::{EXIT_PANIC, Failure, farewell, stop_signal};
 use recoded::accelerator::Accelerator;
 use recoded::config::auth::{self, Auth};
@@ -144,24 +145,22 @@ fn run_with(channel: &Channel, given: Given, reserve: Reserve) -> Result<(), Fai
     ended
 }
 
-/// Whether Linux kills this process first if memory runs out (proc_pid_oom_score_adj(5)).
+/// Whether Linux kills this process first if memory runs out.
 struct Expendable {
-    /// The previous value, if it could be changed.
-    before: Option<String>,
+    /// The score of an active process, if the score could be changed.
+    active: Option<i32>,
 }
 
 impl Expendable {
-    const FILE: &str = "/proc/self/oom_score_adj";
-
     fn begin() -> Expendable {
-        let before = fs::read_to_string(Self::FILE).ok();
-        let changed = fs::write(Self::FILE, "1000");
-        Expendable { before: before.filter(|_| changed.is_ok()) }
+        let active = memory::dataplane_score();
+        let changed = fs::write(memory::SCORE_FILE, "1000");
+        Expendable { active: active.filter(|_| changed.is_ok()) }
     }
 
     fn end(self) {
-        let Some(before) = self.before else { return };
-        if let Err(error) = fs::write(Self::FILE, before) {
+        let Some(active) = self.active else { return };
+        if let Err(error) = fs::write(memory::SCORE_FILE, active.to_string()) {
             tracing::warn!(%error, "Linux ends this process first where memory ends");
         }
     }

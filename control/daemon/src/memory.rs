@@ -14,6 +14,33 @@ const SIGKILL: i32 = 9;
 /// The fix, appended to the reason.
 const CURE: &str = "or set fewer `frames` or `workers` in [daemon]";
 
+/// How eligible the calling process is to be killed when memory runs out
+/// (proc_pid_oom_score_adj(5)), from -1000 (never) to 1000 (first).
+pub const SCORE_FILE: &str = "/proc/self/oom_score_adj";
+
+/// Score of the supervisor, which starts another dataplane process: half of the memory that it may
+/// use counts less. systemd sets the same (`recoded.service`).
+const SUPERVISOR_SCORE: i32 = -500;
+
+/// Makes Linux prefer other processes, the dataplane process among them, when memory runs out.
+/// Leaves a score that somebody has set. Has no effect without CAP_SYS_RESOURCE.
+pub fn protect_supervisor() {
+    if score() == Some(0)
+        && let Err(error) = fs::write(SCORE_FILE, SUPERVISOR_SCORE.to_string())
+    {
+        tracing::debug!(%error, "Linux may kill the supervisor first if memory runs out");
+    }
+}
+
+/// Score of a dataplane process whose supervisor has the score of the calling process.
+pub fn dataplane_score() -> Option<i32> {
+    score().map(|score| if score < 0 { (score - SUPERVISOR_SCORE).min(0) } else { score })
+}
+
+fn score() -> Option<i32> {
+    fs::read_to_string(SCORE_FILE).ok()?.trim().parse().ok()
+}
+
 /// Memory of this process's group and machine.
 pub struct Memory {
     /// Directory of the group's files, if there is one.

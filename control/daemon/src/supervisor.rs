@@ -11,7 +11,7 @@
 
 use crate::asks::Asks;
 use crate::health::{Health, hear, is_starved, lock, notify};
-use crate::memory::Memory;
+use crate::memory::{self, Memory};
 use crate::resolver::Resolver;
 use crate::signals::Signals;
 use crate::standby::{Standby, Waiting};
@@ -70,6 +70,7 @@ pub struct Own {
 /// Runs the daemon with this configuration until SIGTERM.
 pub fn run(arguments: &Arguments, own: Own, config: Config, names: Names) -> Result<(), Failure> {
     leave_all_on_panic();
+    memory::protect_supervisor();
     let control = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let control = control.map_err(Failure::Control)?;
     // From here on a signal waits for this process instead of interrupting the start.
@@ -298,8 +299,10 @@ impl Supervisor<'_> {
             let (status, cause) = match end {
                 End::Stopped => return Ok(()),
                 End::Ended(status) if status.success() => return Ok(()),
-                End::Ended(status) => (status, self.memory.cause(status, ended_before)),
-                End::Killed(status) => (status, None),
+                // Linux may have been ending one that seemed to hang.
+                End::Ended(status) | End::Killed(status) => {
+                    (status, self.memory.cause(status, ended_before))
+                }
             };
             let cause = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
             let keeper = self.in_force.keeper.clone();

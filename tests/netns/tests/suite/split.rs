@@ -78,17 +78,17 @@ impl Line {
     /// Starts both programs, and waits until they are connected.
     fn split_both(&mut self) {
         self.splits = [0, 1].map(|edge| self.split(edge)).into();
-        self.wait_until_connected([1, 1]);
+        self.wait_until_connected(1, [1, 1]);
     }
 
-    /// Waits until each edge has connected so often.
-    fn wait_until_connected(&self, times: [usize; 2]) {
-        let count = |edge| {
+    /// Waits until each edge has connected `times` and has set the rules of each of its starts.
+    fn wait_until_connected(&self, times: usize, starts: [usize; 2]) {
+        let is_so = |edge| {
             let log = std::fs::read_to_string(self.log(edge)).unwrap_or_default();
-            let is_set = log.contains("leave by the tunnel are split");
-            if is_set { log.matches("connected to the other edge").count() } else { 0 }
+            log.matches("leave by the tunnel are split").count() >= starts[edge]
+                && log.matches("connected to the other edge").count() >= times
         };
-        self.wait("connections", || (0..2).all(|edge| count(edge) >= times[edge]));
+        self.wait("connections", || (0..2).all(is_so));
     }
 
     fn wait(&self, what: &str, mut is_so: impl FnMut() -> bool) {
@@ -214,9 +214,9 @@ fn connections_of_an_edge_that_begins_anew_are_reset_and_new_ones_pass() {
         process::children(line.splits[edge].pid()).into_iter().for_each(process::end);
         line.splits[edge].kill();
         line.splits[edge] = line.split(edge);
-        let mut times = [1, 1];
-        times[1 - edge] = 2 + edge;
-        line.wait_until_connected(times);
+        // Each restart makes both connect again. Without the new rules, the connections below
+        // would not be split.
+        line.wait_until_connected(2 + edge, [2, 1 + edge]);
         for stream in [&mut client, &mut server] {
             let ended = read_all(stream).map_err(|error| error.kind());
             assert_ne!(ended, Err(ErrorKind::WouldBlock), "it hangs: {}", line.logs());
