@@ -30,7 +30,8 @@ use recoded::node;
 use recoded::predecessor::{Killed, Lock, Process, Record};
 use recoded_runtime::channel::Channel;
 use recoded_runtime::{
-    HopConfig, Inherited, KillSwitch, Privileged, StartError, TunnelAddresses, TunnelQueues, Ways,
+    HopConfig, Inherited, KillSwitch, Privileged, StartError, TunnelAddresses, TunnelQueues,
+    TunnelRoutes, Ways,
 };
 use sd_notify::NotifyState;
 use std::collections::BTreeMap;
@@ -110,14 +111,16 @@ pub fn run(arguments: &Arguments, own: Own, config: Config, names: Names) -> Res
     let (listener, _claim) = claimed?;
     lock.note(&record);
     let addresses = privileged.addresses();
-    let keeper = keeper(arguments, &record, &addresses).continuing(lock.events());
+    let routes = Arc::new(TunnelRoutes::start(config.tunnel_routes())?);
+    let keeper = keeper(arguments, &record, &addresses).routing(routes.clone());
+    let keeper = keeper.continuing(lock.events());
     let keeper = started(keeper.named(arguments.name.clone(), derived), handover.as_ref());
     let supervisor = Supervisor {
         arguments,
         standby,
         asks: Asks::new(config.daemon.socket.clone()),
         resolver: Resolver::new(config.daemon.socket.clone()),
-        in_force: InForce { keeper, record, lock: &lock, addresses, is_ended: false },
+        in_force: InForce { keeper, record, lock: &lock, addresses, routes, is_ended: false },
         signals,
         program,
         listener,
@@ -263,6 +266,7 @@ struct InForce<'a> {
     lock: &'a Lock,
     /// Current addresses of the tunnels.
     addresses: Arc<TunnelAddresses>,
+    routes: Arc<TunnelRoutes>,
     /// Whether the process was ended so that another adopts new addresses.
     is_ended: bool,
 }
@@ -357,6 +361,9 @@ impl Supervisor<'_> {
         // The active configuration was checked before.
         let Some(config) = self.in_force.keeper.config() else { return };
         lock(&self.privileged).renew(self.neighbours(&config), &config.tunnel_addresses());
+        if let Err(error) = self.in_force.routes.change(&config.tunnel_routes()) {
+            tracing::error!(%error, "routes into tunnels are not right");
+        }
         self.in_force.look();
     }
 

@@ -64,7 +64,15 @@ pub(crate) struct BoxFlow<'a> {
 pub(crate) struct BoxTunnel<'a> {
     pub name: String,
     pub addresses: &'a [IpNet],
+    pub routes: Vec<BoxRoute>,
     pub path: &'a Path,
+}
+
+/// A subnet behind another node.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct BoxRoute {
+    pub net: IpNet,
+    pub node: usize,
 }
 
 /// The configuration that a node needs.
@@ -135,12 +143,34 @@ fn tunnels(network: &Network, node: usize) -> Vec<BoxTunnel<'_>> {
         .collect();
     let named: Vec<&str> = here.iter().filter_map(|(path, ..)| path.name.as_deref()).collect();
     let mut free = (0..).map(|number| format!("rec{number}"));
+    let mut routed = Vec::new();
     let tunnels = here.into_iter().map(|(path, _, nets)| {
         let unnamed = || free.find(|name| !named.contains(&name.as_str())).unwrap_or_default();
         let name = path.name.clone().unwrap_or_else(unnamed);
-        BoxTunnel { name, addresses: nets, path }
+        let mut routes = routes(network, node, path);
+        // Of several paths to a node, the first one has its subnets.
+        routes.retain(|route| !routed.contains(&route.net));
+        routed.extend(routes.iter().map(|route| route.net));
+        BoxTunnel { name, addresses: nets, routes, path }
     });
     tunnels.collect()
+}
+
+/// Subnets behind the nodes that `node` sends to over `path`.
+fn routes(network: &Network, node: usize, path: &Path) -> Vec<BoxRoute> {
+    let receivers = path.receivers();
+    let is_source = path.source() == Some(node);
+    let far: Vec<usize> = match is_source {
+        true => receivers,
+        false if receivers.len() == 1 && !path.is_one_way(network) => {
+            path.source().into_iter().collect()
+        }
+        false => Vec::new(),
+    };
+    let routes = far.into_iter().flat_map(|node| {
+        network.nodes[node].routes.iter().map(move |net| BoxRoute { net: *net, node })
+    });
+    routes.collect()
 }
 
 fn flow<'a>(

@@ -122,7 +122,14 @@ fn origin(
             (links::name(link, nodes), line(&link.extras, end.line))
         }
         "tunnel" => {
-            let path = needs.tunnels.iter().find(|tunnel| tunnel.name == name)?.path;
+            let tunnel = needs.tunnels.iter().find(|tunnel| tunnel.name == name)?;
+            let number = key.strip_prefix("routes[").and_then(|rest| rest.split(']').next());
+            if let Some(number) = number {
+                let route = tunnel.routes.get(number.parse::<usize>().ok()?)?;
+                let node = &nodes[route.node];
+                return Some((format!("node {}", node.name), node.line));
+            }
+            let path = tunnel.path;
             (path.place(nodes), line(&path.tunnel_extras, path.line))
         }
         "neighbour" => {

@@ -154,6 +154,8 @@ pub struct Node {
     pub uplinks: Uplinks,
     /// In `[boxes]`: its addresses in tunnels.
     pub tunnel: Vec<IpNet>,
+    /// Subnets behind it, which other ends of its paths route into their tunnels.
+    pub routes: Vec<IpNet>,
     /// Line in the file.
     pub line: usize,
 }

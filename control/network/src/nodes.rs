@@ -1,6 +1,6 @@
 //! `[nodes]` and `[boxes]`: the nodes, and how to reach them for changes.
 
-use crate::model::{Auth, Network, Node, NodeAddress, Uplink, Uplinks, daemon_keys};
+use crate::model::{Auth, Network, Node, NodeAddress, Path, Uplink, Uplinks, daemon_keys};
 use crate::reader::{Entry, Reader, Text, is_name};
 use crate::{Fault, NetworkError, links, paths};
 use ipnet::IpNet;
@@ -24,6 +24,9 @@ const UPLINKS_RULE: &str = "it lists the interfaces that carry coded packets, ea
                             own: [\"eth0\", \"wwan0\"]";
 const TUNNEL_RULE: &str = "it is the address of the box in tunnels, such as \"10.99.0.1/24\", or \
                            a list of addresses, IPv4 and IPv6";
+
+const ROUTES_RULE: &str = "it lists the subnets behind the box, each from its first address: \
+                           [\"192.168.7.0/24\", \"fd00:7::/64\"]";
 
 /// Defaults for all nodes.
 pub(crate) struct Common {
@@ -87,6 +90,7 @@ fn node(
         daemon: Vec::new(),
         uplinks: Uplinks::At(Vec::new()),
         tunnel: Vec::new(),
+        routes: Vec::new(),
         line: entry.line,
     };
     let keys = entry.value.as_table().map(|table| text.entries(table)).unwrap_or_default();
@@ -110,15 +114,16 @@ fn node(
             node.private_key =
                 reader.text("private_key", PATH_RULE, path).unwrap_or(node.private_key);
             node.sudo = reader.truth("sudo").unwrap_or(node.sudo);
+            node.routes = routes(&mut reader);
             match form {
                 Form::Nodes => {
                     node.roams = reader.truth("roams").unwrap_or(false);
-                    reader.no_more("ssh, key, config, private_key, sudo, roams and daemon");
+                    reader.no_more("ssh, key, config, private_key, sudo, roams, routes and daemon");
                 }
                 Form::Boxes => {
                     read_box(&mut reader, &mut node);
                     reader.no_more(
-                        "at, uplinks, key, tunnel, ssh, config, private_key, sudo and daemon",
+                        "at, uplinks, key, tunnel, routes, ssh, config, private_key, sudo and daemon",
                     );
                 }
             }
@@ -166,6 +171,19 @@ fn key(reader: &mut Reader<'_, '_>) -> Option<PublicKey> {
         reader.refuse(entry.line, Fault::Value { key, value, rule: KEY_RULE.to_owned() });
     }
     key
+}
+
+/// Reads the subnets behind a node.
+fn routes(reader: &mut Reader<'_, '_>) -> Vec<IpNet> {
+    let Some(entry) = reader.take("routes") else { return Vec::new() };
+    let items = entry.value.as_array();
+    let net = |text: &str| text.parse().ok().filter(|net: &IpNet| net.trunc() == *net);
+    let nets: Option<Vec<IpNet>> =
+        items.and_then(|items| items.iter().map(|item| net(item.get_ref().as_str()?)).collect());
+    if nets.is_none() {
+        reader.wrong(&entry, ROUTES_RULE);
+    }
+    nets.unwrap_or_default()
 }
 
 /// Reads the keys of a box that a node of `[nodes]` does not have.
@@ -260,6 +278,7 @@ pub(crate) fn check(network: &Network, errors: &mut Vec<NetworkError>) {
             refuse(Fault::NoKey { node: node.name.clone(), file: network.file.clone() });
         }
     }
+    check_routes(network, errors);
     for (index, node) in network.nodes.iter().enumerate() {
         let Some(key) = &node.key else { continue };
         let mut before = network.nodes[..index].iter();
@@ -275,6 +294,35 @@ pub(crate) fn check(network: &Network, errors: &mut Vec<NetworkError>) {
                 place: format!("node {}", node.name),
                 fault,
             });
+        }
+    }
+}
+
+/// Checks that each subnet is behind one node, which is an end of a path.
+fn check_routes(network: &Network, errors: &mut Vec<NetworkError>) {
+    for (index, node) in network.nodes.iter().enumerate() {
+        let place = format!("node {}", node.name);
+        let is_end = |path: &Path| paths::ends(path).iter().any(|(end, _)| *end == index);
+        if !node.routes.is_empty() && !network.paths.iter().any(is_end) {
+            let nets: Vec<String> = node.routes.iter().map(ToString::to_string).collect();
+            let fault = Fault::Value {
+                key: "routes".to_owned(),
+                value: format!("{nets:?}"),
+                rule: "it is no end of a path, so no tunnel leads to its subnets: take routes away"
+                    .to_owned(),
+            };
+            errors.push(NetworkError { line: node.line, place: place.clone(), fault });
+        }
+        for net in &node.routes {
+            let mut others = network.nodes[..index].iter();
+            let Some(other) = others.find(|other| other.routes.contains(net)) else { continue };
+            let fault = Fault::Taken {
+                what: net.to_string(),
+                owner: format!("node {}", other.name),
+                line: other.line,
+                rule: "each subnet is behind one node",
+            };
+            errors.push(NetworkError { line: node.line, place: place.clone(), fault });
         }
     }
 }

@@ -254,7 +254,7 @@ fn extras(reader: &mut Reader<'_, '_>) -> (Vec<Extra>, Vec<Extra>) {
         let key = entry.key;
         if FLOW.find(key).is_some() && !DERIVED.contains(&key) {
             of_flow.push(extra(&entry));
-        } else if TUNNEL.find(key).is_some() && !["name", "address"].contains(&key) {
+        } else if TUNNEL.find(key).is_some() && !["name", "address", "routes"].contains(&key) {
             of_tunnel.push(extra(&entry));
         } else {
             let names = FLOW.keys.iter().map(|key| key.name);

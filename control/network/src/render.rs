@@ -121,6 +121,10 @@ fn tunnel_table(tunnel: &BoxTunnel<'_>) -> InlineTable {
         _ => Value::Array(addresses.collect()),
     };
     table.insert("address", addresses);
+    if !tunnel.routes.is_empty() {
+        let nets = tunnel.routes.iter().map(|route| route.net.to_string());
+        table.insert("routes", Value::Array(nets.collect()));
+    }
     with(table, tunnel.path.tunnel_extras.iter())
 }
 

@@ -11,6 +11,7 @@ use std::path::Path;
 
 const TWO: &str = include_str!("golden/boxes-two.toml");
 const LINE: &str = include_str!("golden/boxes-line.toml");
+const ROUTES: &str = include_str!("golden/boxes-routes.toml");
 const UPLINKS: &str = include_str!("golden/boxes-uplinks.toml");
 
 fn golden(name: &str, text: &str) {
@@ -49,7 +50,7 @@ fn own(text: &str, node: usize, host: &Host) -> (String, Config) {
 
 #[test]
 fn file_is_the_same_on_every_box_and_says_what_each_does() {
-    for (name, text) in [("two", TWO), ("line", LINE), ("uplinks", UPLINKS)] {
+    for (name, text) in [("two", TWO), ("line", LINE), ("uplinks", UPLINKS), ("routes", ROUTES)] {
         let network = network(text);
         assert!(network.files().iter().all(|file| file == text));
         let meanings: Vec<String> =
@@ -116,6 +117,11 @@ fn mistakes_are_reported_at_once_with_line_and_cure() {
         format!("auth = \"none\"\n{TWO}"),
         UPLINKS.replace("mode = \"bond\"", "mode = \"bond\"\nspread = \"sum\""),
         format!("{LINE}code = \"morse\"\n"),
+        ROUTES.replace("fd62::/64", "10.61.0.0/24"),
+        ROUTES.replace("10.61.0.0/24", "10.61.0.1/24"),
+        ROUTES.replace("10.62.0.0/24", "192.0.2.0/24"),
+        format!("{ROUTES}routes = [\"10.63.0.0/24\"]\n"),
+        ROUTES.replace(", key = \"3p", ", routes = [\"10.64.0.0/24\"], key = \"3p"),
         format!("{LINE}[nodes]\nz = \"z\"\n"),
     ];
     let mut all = String::new();

@@ -5,6 +5,7 @@ use crate::topology::TopologyError;
 use recoded_wire::steer::FLOWS_MAX;
 use recoded_xsk::XskError;
 use std::io;
+use std::net::IpAddr;
 use std::net::SocketAddr;
 
 /// The reason why the runtime could not be opened or started.
@@ -145,6 +146,19 @@ pub enum StartError {
         action: &'static str,
         /// Linux's error.
         source: io::Error,
+    },
+
+    /// IPv6 is disabled on this host.
+    #[error(
+        "tunnel `{tunnel}` does not get the address {address}: IPv6 is disabled on this host: \
+         enable it (`sysctl -w net.ipv6.conf.{tunnel}.disable_ipv6=0`, or without \
+         `ipv6.disable=1` on Linux's command line), or remove the address"
+    )]
+    NoIpv6 {
+        /// Name of the tunnel.
+        tunnel: String,
+        /// The address.
+        address: IpAddr,
     },
 
     /// Linux does not answer questions about its interfaces.

@@ -145,7 +145,8 @@ pub use keyring::{SessionReport, Sessions};
 pub use memory::Ways;
 pub use netlink::Interface;
 pub use privileged::{
-    Client, Inherited, KillSwitch, Left, Privileged, TunnelAddresses, TunnelQueues,
+    Client, Destinations, Inherited, KillSwitch, Left, Privileged, TunnelAddresses, TunnelQueues,
+    TunnelRoutes,
 };
 /// Bytes that each worker allocates for the waiting packets of one tunnel.
 pub use queue::memory_bytes as tunnel_queue_bytes;

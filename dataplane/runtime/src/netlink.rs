@@ -11,7 +11,6 @@ use crate::topology::Address;
 use futures_util::FutureExt;
 use futures_util::stream::{Stream, StreamExt};
 use recoded_xsk::{Ethtool, Queues, XdpMode};
-use rtnetlink::packet_route::AddressFamily;
 use rtnetlink::packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
 use rtnetlink::packet_route::link::{
     LinkAttribute, LinkFlags, LinkInfo, LinkLayerType, LinkMessage, LinkXdp, XdpAttached,
@@ -19,17 +18,17 @@ use rtnetlink::packet_route::link::{
 use rtnetlink::packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState,
 };
-use rtnetlink::packet_route::route::{
-    RouteAddress, RouteAttribute, RouteMessage, RouteProtocol, RouteType, RouteVia,
-};
+use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteVia};
 use rtnetlink::{Error, Handle, LinkUnspec, MulticastGroup, RouteMessageBuilder};
-use std::collections::BTreeSet;
-use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
+
+mod routes;
+
+pub(crate) use routes::Prefix;
 
 /// Properties of an interface.
 #[derive(Clone, PartialEq, Default, Debug)]
@@ -69,21 +68,6 @@ pub(crate) struct Neighbour {
     pub(crate) address: IpAddr,
     pub(crate) mac: Option<Mac>,
     pub(crate) state: NeighbourState,
-}
-
-/// Destinations of a route.
-#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Prefix {
-    address: IpAddr,
-    bits: u8,
-    /// The routing table.
-    table: u32,
-}
-
-impl fmt::Display for Prefix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.address, self.bits)
-    }
 }
 
 /// A netlink socket and the executor that drives it.
@@ -193,8 +177,17 @@ impl Netlink {
             request.message_mut().header.flags |= AddressHeaderFlags::Nodad;
         }
         let added = self.executor.block_on(request.replace().execute());
-        added.map_err(|error| StartError::Netlink {
-            reason: format!("{name} does not get the address {}/{}: {error}", address.0, address.1),
+        added.map_err(|error| match error {
+            Error::NetlinkError(error)
+                if address.0.is_ipv6() && IPV6_OFF.contains(&-error.raw_code()) =>
+            {
+                StartError::NoIpv6 { tunnel: name.to_owned(), address: address.0 }
+            }
+            error => {
+                let (address, prefix) = address;
+                let reason = format!("{name} does not get the address {address}/{prefix}: {error}");
+                StartError::Netlink { reason }
+            }
         })
     }
 
@@ -320,51 +313,6 @@ impl Netlink {
         let mut found = found.map_err(|error| StartError::Netlink { reason: error.to_string() })?;
         found.sort_by_key(|(is_passed_over, _)| *is_passed_over);
         Ok(found.into_iter().map(|(_, address)| address).collect())
-    }
-
-    /// Destinations of routes by these interfaces that the kill switch does not cover yet.
-    pub(crate) fn unprotected(&self, interfaces: &[String]) -> Result<Vec<Prefix>, StartError> {
-        let mut indices = Vec::with_capacity(interfaces.len());
-        for name in interfaces {
-            indices.extend(self.link(name)?.map(|message| message.header.index));
-        }
-        let all = [
-            RouteMessageBuilder::<Ipv4Addr>::new().build(),
-            RouteMessageBuilder::<Ipv6Addr>::new().build(),
-        ];
-        let (mut into, mut ours) = (BTreeSet::new(), BTreeSet::new());
-        let read = self.executor.block_on(async {
-            for message in all {
-                let mut routes = pin!(self.handle.route().get(message).execute());
-                while let Some(route) = routes.next().await {
-                    let route = route?;
-                    let Some(prefix) = read_prefix(&route) else { continue };
-                    if route.header.protocol == PROTOCOL {
-                        ours.insert(prefix);
-                    } else if read_interfaces(&route).any(|index| indices.contains(&index)) {
-                        into.insert(prefix);
-                    }
-                }
-            }
-            Ok::<_, Error>(())
-        });
-        read.map_err(|error| StartError::Netlink { reason: error.to_string() })?;
-        Ok(into.difference(&ours).copied().collect())
-    }
-
-    /// Makes destinations unreachable unless another route leads to them.
-    pub(crate) fn make_unreachable(&self, prefix: &Prefix) -> Result<(), StartError> {
-        let failed = |reason: String| StartError::Netlink { reason };
-        let message = RouteMessageBuilder::<IpAddr>::new()
-            .destination_prefix(prefix.address, prefix.bits)
-            .map_err(|error| failed(error.to_string()))?
-            .table_id(prefix.table)
-            .protocol(PROTOCOL)
-            .kind(RouteType::Unreachable)
-            .priority(u32::MAX)
-            .build();
-        let added = self.executor.block_on(self.handle.route().add(message).execute());
-        added.map_err(|error| failed(error.to_string()))
     }
 
     /// First reply to a request; the others are read and dropped.
@@ -514,41 +462,6 @@ fn read_neighbour(message: &NeighbourMessage) -> Option<Neighbour> {
     Some(Neighbour { interface: header.ifindex, address: address?, mac, state: header.state })
 }
 
-/// The destination of an ordinary route; excludes those of this host itself and those that no route
-/// by another interface could lead to.
-fn read_prefix(message: &RouteMessage) -> Option<Prefix> {
-    let mut table = u32::from(message.header.table);
-    let mut address = match message.header.address_family {
-        AddressFamily::Inet => IpAddr::from(Ipv4Addr::UNSPECIFIED),
-        AddressFamily::Inet6 => IpAddr::from(Ipv6Addr::UNSPECIFIED),
-        _ => return None,
-    };
-    for attribute in &message.attributes {
-        match attribute {
-            RouteAttribute::Destination(RouteAddress::Inet(v4)) => address = IpAddr::V4(*v4),
-            RouteAttribute::Destination(RouteAddress::Inet6(v6)) => address = IpAddr::V6(*v6),
-            RouteAttribute::Table(id) => table = *id,
-            _ => {}
-        }
-    }
-    let is_local = match address {
-        IpAddr::V4(v4) => v4.is_multicast() || v4.is_link_local(),
-        IpAddr::V6(v6) => v6.is_multicast() || v6.is_unicast_link_local(),
-    };
-    let is_ordinary = matches!(message.header.kind, RouteType::Unicast | RouteType::Unreachable);
-    let bits = message.header.destination_prefix_length;
-    (is_ordinary && !is_local).then_some(Prefix { address, bits, table })
-}
-
-/// The interfaces that a route leads to.
-fn read_interfaces(message: &RouteMessage) -> impl Iterator<Item = u32> + '_ {
-    message.attributes.iter().flat_map(|attribute| match attribute {
-        RouteAttribute::Oif(index) => vec![*index],
-        RouteAttribute::MultiPath(hops) => hops.iter().map(|hop| hop.interface_index).collect(),
-        _ => Vec::new(),
-    })
-}
-
 /// An address that can be sent from, and whether Linux gives it low priority: a second address of
 /// an IPv4 subnet, a temporary IPv6 address (the same bit), a deprecated one.
 fn read_own(message: &AddressMessage) -> Option<(bool, Address)> {
@@ -587,11 +500,10 @@ fn read_gateway(message: &RouteMessage) -> Option<IpAddr> {
     })
 }
 
-/// Protocol number of this program's routes, which no routing daemon has:
-/// `ip route flush proto 82`.
-const PROTOCOL: RouteProtocol = RouteProtocol::Other(82);
 /// Linux's "no such device".
 const ENODEV: i32 = 19;
+/// EACCES, EOPNOTSUPP and EAFNOSUPPORT: IPv6 is disabled on an interface or in Linux.
+const IPV6_OFF: [i32; 3] = [13, 95, 97];
 
 #[cfg(test)]
 mod tests;

@@ -317,6 +317,17 @@ pub const TUNNEL: Table = Table {
             ..KEY
         },
         Key {
+            name: "routes",
+            values: Other(
+                "a list of up to 256 subnets, none of which contains a neighbour",
+                r#"["192.168.7.0/24"]"#,
+            ),
+            default: Is("[]"),
+            meaning: "Subnets behind the other end: routes into the tunnel, kept while it exists \
+                (`ip route show proto 83`). Hosts there need a return path: `routes` at the other end.",
+            ..KEY
+        },
+        Key {
             name: "kill_switch",
             values: Truth,
             default: Is("false"),

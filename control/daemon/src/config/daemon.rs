@@ -5,6 +5,7 @@ use super::document::Section;
 use super::error::ConfigError;
 use super::reader::{Reader, shown, unicast};
 use super::refuse_duplicates;
+use super::routes;
 use super::small::Defaults;
 use super::{Backend, Daemon, EngineChoice, Idle, Link, Sandbox, Tunnel, XdpMode};
 use recoded_api::keys;
@@ -220,6 +221,7 @@ pub fn tunnels(
         let least = tunnel_mtu_min(&addresses);
         let rule = format!("a tunnel's MTU is {least} to {TUNNEL_MTU_MAX}");
         let mtu = reader.integer("mtu", u64::from(least)..=TUNNEL_MTU_MAX, &rule);
+        let routes = routes::read(&mut reader, &addresses).unwrap_or_default();
         let kill_switch = reader.truth("kill_switch").unwrap_or(false);
         if links.iter().any(|link| Some(&link.interface) == name.as_ref()) {
             let rule =
@@ -229,7 +231,7 @@ pub fn tunnels(
         let Some(name) = name else { continue };
         let given = mtu.and_then(|mtu| u16::try_from(mtu).ok());
         let mtu = given.unwrap_or(TUNNEL_MTU_DEFAULT);
-        let tunnel = Tunnel { name, addresses, mtu, kill_switch };
+        let tunnel = Tunnel { name, addresses, routes, mtu, kill_switch };
         tunnels.push((tunnel, given.is_some()));
     }
     refuse_duplicates(sections, "name", "each tunnel is an interface of its own", errors);

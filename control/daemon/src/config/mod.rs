@@ -31,6 +31,8 @@ pub mod small;
 
 mod engine;
 
+pub mod routes;
+
 pub mod flow;
 
 pub mod fit;
@@ -62,7 +64,7 @@ use reader::Reader;
 use recoded_fpga::Card;
 use recoded_pipeline::params::{FlowCode, FlowParams, PeerId, Role, Snapshot, TunnelId};
 use recoded_runtime::secure::PublicKey;
-use recoded_runtime::{FrameSize, Left};
+use recoded_runtime::{Destinations, FrameSize, Left};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -195,6 +197,8 @@ pub struct Tunnel {
     pub name: String,
     /// Its addresses, in order, at least one.
     pub addresses: Vec<Address>,
+    /// Destinations of routes into it.
+    pub routes: Vec<Address>,
     /// Its MTU.
     pub mtu: u16,
     /// Whether destinations routed into it become unreachable without it.
@@ -291,6 +295,11 @@ impl Config {
         self.tunnels.iter().map(|it| (it.name.clone(), it.addresses.clone())).collect()
     }
 
+    /// Tunnels and the destinations of routes into them.
+    pub fn tunnel_routes(&self) -> Destinations {
+        self.tunnels.iter().map(|it| (it.name.clone(), it.routes.clone())).collect()
+    }
+
     /// Allocations that do not depend on flows.
     pub fn base(&self) -> budget::Base<'_> {
         let Config { daemon, frame_size, .. } = self;
@@ -335,7 +344,7 @@ impl Config {
     }
 
     /// Checks a document. Applied tunnels and neighbours keep their numbers; new neighbours follow.
-    /// Only the addresses of tunnels change.
+    /// Only the addresses and routes of tunnels change.
     ///
     /// # Errors
     ///
@@ -353,8 +362,9 @@ impl Config {
         if let Some(in_force) = in_force {
             let kept = in_force.tunnels.iter().map(|tunnel| {
                 let written = tunnels.iter().find(|(written, _)| written.name == tunnel.name);
-                let addresses = &written.map_or(tunnel, |(written, _)| written).addresses;
-                (Tunnel { addresses: addresses.clone(), ..tunnel.clone() }, true)
+                let written = written.map_or(tunnel, |(written, _)| written);
+                let (addresses, routes) = (written.addresses.clone(), written.routes.clone());
+                (Tunnel { addresses, routes, ..tunnel.clone() }, true)
             });
             tunnels = kept.collect();
         }
@@ -375,6 +385,7 @@ impl Config {
         flow::check_together(&document.flows, &flows, &tunnels, &mut errors);
         // Only for complete sections: missing parts are already reported.
         if errors.is_empty() {
+            routes::check(&document.tunnels, &hops, &mut errors);
             auth::check(document, daemon.auth, &neighbours, &links, &hops, &flows, &mut errors);
         }
         let interfaces = Interfaces { links: links.len(), tunnels: tunnels.len() };

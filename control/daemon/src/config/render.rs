@@ -30,6 +30,7 @@ pub fn render(config: &Config) -> String {
         text.push_str("\n[[tunnel]]\n");
         key(&mut text, "name", tunnel.name.as_str());
         key(&mut text, "address", addresses(&tunnel.addresses));
+        key(&mut text, "routes", routes(&tunnel.routes));
         key(&mut text, "mtu", i64::from(tunnel.mtu));
         key(&mut text, "kill_switch", tunnel.kill_switch);
     }
@@ -53,6 +54,12 @@ fn addresses(addresses: &[Address]) -> Value {
     let mut written: Vec<Value> =
         addresses.iter().map(|(address, prefix)| format!("{address}/{prefix}").into()).collect();
     if written.len() == 1 { written.remove(0) } else { Value::Array(written) }
+}
+
+/// Formats `routes` of a tunnel.
+fn routes(routes: &[Address]) -> Value {
+    let written = routes.iter().map(|(address, prefix)| format!("{address}/{prefix}").into());
+    Value::Array(written.collect())
 }
 
 /// Formats `redundancy`.

@@ -3,6 +3,7 @@
 mod fit;
 mod keys;
 mod open_loop;
+mod routes;
 
 use super::symbol::symbol_bytes_in;
 use super::*;

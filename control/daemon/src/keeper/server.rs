@@ -9,12 +9,11 @@ use crate::config::names::Names;
 use crate::events::{Happened, Kind, Log};
 use crate::keys::Keys;
 use crate::lifecycle::{read, written};
-use crate::metrics;
 use crate::network;
 use crate::node;
 use recoded_api::v1::Events;
-use recoded_runtime::TunnelAddresses;
 use recoded_runtime::channel::Channel;
+use recoded_runtime::{TunnelAddresses, TunnelRoutes};
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io;
@@ -43,6 +42,8 @@ pub struct Keeper {
     events: Arc<Log>,
     /// Addresses of the tunnels, if there are tunnels to change.
     addresses: Option<Arc<TunnelAddresses>>,
+    /// Routes into the tunnels, likewise.
+    routes: Option<Arc<TunnelRoutes>>,
 }
 
 #[derive(Debug)]
@@ -156,13 +157,8 @@ impl Keeper {
             history: Mutex::new(History::open(directory, in_force)),
             events: Arc::default(),
             addresses: None,
+            routes: None,
         }
-    }
-
-    /// Also changes addresses of tunnels while a dataplane process runs.
-    #[must_use]
-    pub fn addressing(self, addresses: Arc<TunnelAddresses>) -> Keeper {
-        Keeper { addresses: Some(addresses), ..self }
     }
 
     /// Also reads files of networks, in which `name` is this host; `derived` is its part in the
@@ -491,20 +487,6 @@ impl Keeper {
         Ok((Answer::Done { number }, along))
     }
 
-    /// Does what the process that continues with `config` may not do: changes addresses of tunnels,
-    /// and listens for metrics. A failure leaves everything unchanged.
-    fn fit_host(&self, config: &Config) -> Result<Along, No> {
-        let metrics = config.daemon.metrics;
-        let is_elsewhere = || self.config().is_none_or(|now| now.daemon.metrics != metrics);
-        let refused = |error: &dyn Display| No::Refused(format!("{error}; nothing was changed"));
-        let listener = metrics.filter(|_| is_elsewhere()).map(metrics::listen).transpose();
-        let listener = listener.map_err(|error| refused(&error))?;
-        if let Some(addresses) = &self.addresses {
-            addresses.change(&config.tunnel_addresses()).map_err(|error| refused(&error))?;
-        }
-        Ok(listener.map_or(Along::Nothing, Along::Listener))
-    }
-
     /// The first changes that a configuration makes, in words.
     fn summary(&self, config: &Config, text: &str) -> String {
         let (in_force, _) = self.in_force();
@@ -591,6 +573,8 @@ impl Keeper {
 mod downgrade;
 
 mod file;
+
+mod host;
 
 pub mod handover;
 

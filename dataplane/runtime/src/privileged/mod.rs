@@ -21,6 +21,7 @@ mod client;
 mod kill_switch;
 mod message;
 mod queues;
+mod routes;
 mod server;
 
 pub use addresses::Left;
@@ -29,4 +30,5 @@ pub use client::Client;
 pub(crate) use client::{AskError, Attached};
 pub use kill_switch::KillSwitch;
 pub use queues::TunnelQueues;
+pub use routes::{Destinations, TunnelRoutes};
 pub use server::{Inherited, Privileged};

@@ -1,5 +1,6 @@
 //! One file for all boxes: each daemon reads the same text, and finds its own part and interfaces.
 
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -76,6 +77,74 @@ fn laptop_and_server_start_from_one_file_and_ping_each_other() {
     let refused = output(&mut daemons[1].control(&["reload"])).unwrap();
     assert_eq!(refused.code, Some(4), "{}", refused.stderr);
     assert!(refused.stderr.contains("mode = 1 is wrong"), "{}", refused.stderr);
+}
+
+/// Subnets behind both boxes: routes lead into the tunnel, come back if somebody removes them,
+/// follow the file at a reload, and go with the tunnel.
+#[test]
+fn subnets_behind_boxes_are_routed_into_the_tunnel() {
+    const SUBNETS: [&str; 2] = ["10.61.0.0/24", "10.62.0.0/24"];
+    let Some(_turn) = common::daemons_beside() else { return };
+    let bed = common::bed(1, Loss::independent(0.02), 50.0);
+    let hosts = [bed.source(), bed.sink()];
+    let text = "auth = \"none\"\n[boxes]\n\
+                a = { at = \"10.77.1.1\", tunnel = [\"10.99.0.1/24\", \"fd99::1/64\"], routes = [\"10.61.0.0/24\"] }\n\
+                b = { at = \"10.77.1.2\", tunnel = [\"10.99.0.2/24\", \"fd99::2/64\"], routes = [\"10.62.0.0/24\", \
+                \"fd62::/64\"] }\n";
+    for (host, space) in hosts.iter().enumerate() {
+        space.ip(&format!("address add 10.{}.0.1/24 dev lo", 61 + host)).unwrap();
+    }
+    let mut daemons: Vec<Daemon> = (0..2).map(|host| start(&bed, host, text, None)).collect();
+    let routes = |host: usize, family: &str| {
+        let text = hosts[host].run("ip", &format!("{family} route show proto 83")).unwrap();
+        text.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
+    };
+    let wait = |host: usize, family: &str, expected: &[&str]| {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        loop {
+            let found: Vec<String> = routes(host, family);
+            if found == expected {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{found:?} instead of {expected:?}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+    wait(0, "-4", &SUBNETS[1..]);
+    wait(0, "-6", &["fd62::/64"]);
+    wait(1, "-4", &SUBNETS[..1]);
+    for [from, to] in [[0, 1], [1, 0]] {
+        let at = format!("10.{}.0.1:0", 61 + to);
+        let listener = hosts[to].inside(|| TcpListener::bind(at)).unwrap().unwrap();
+        let at = listener.local_addr().unwrap();
+        let connect = || TcpStream::connect_timeout(&at, Duration::from_secs(20));
+        hosts[from].inside(connect).unwrap().unwrap();
+    }
+    // Setting the tunnel down removes its routes, too.
+    hosts[0].ip("link set rec0 down").unwrap();
+    hosts[0].ip("link set rec0 up").unwrap();
+    wait(0, "-4", &SUBNETS[1..]);
+    hosts[0].ip("route delete 10.62.0.0/24").unwrap();
+    wait(0, "-4", &SUBNETS[1..]);
+    // The file changes, and takes effect without a new process.
+    let process = daemons[0].dataplane_pid().unwrap();
+    let file = std::fs::read_to_string(daemons[0].config()).unwrap();
+    let changed = file.replace("\"10.62.0.0/24\", \"fd62::/64\"", "\"10.64.0.0/16\"");
+    std::fs::write(daemons[0].config(), changed).unwrap();
+    let reloaded = output(&mut daemons[0].control(&["reload"])).unwrap();
+    assert_eq!(reloaded.code, Some(0), "{}{}", reloaded.stdout, reloaded.stderr);
+    wait(0, "-4", &["10.64.0.0/16"]);
+    wait(0, "-6", &[]);
+    assert_eq!(daemons[0].dataplane_pid().unwrap(), process);
+    // A route of somebody else stays, and the change is refused in words.
+    hosts[0].ip("route add 10.65.0.0/16 dev lo").unwrap();
+    std::fs::write(daemons[0].config(), file.replace("10.62.0.0/24", "10.65.0.0/16")).unwrap();
+    let refused = output(&mut daemons[0].control(&["reload"])).unwrap();
+    assert_eq!(refused.code, Some(4), "{}{}", refused.stdout, refused.stderr);
+    assert!(refused.stderr.contains("route 10.65.0.0/16"), "{}", refused.stderr);
+    wait(0, "-4", &["10.64.0.0/16"]);
+    assert!(daemons[0].stop());
+    wait(0, "-4", &[]);
 }
 
 /// Three boxes in a line, named on their command lines; a reload of the changed file.
