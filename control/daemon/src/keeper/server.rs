@@ -15,7 +15,6 @@ use recoded_api::v1::Events;
 use recoded_runtime::channel::Channel;
 use recoded_runtime::{TunnelAddresses, TunnelRoutes};
 use std::collections::BTreeMap;
-use std::fmt::Display;
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
