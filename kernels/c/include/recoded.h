@@ -394,7 +394,7 @@ int gib_destroy(gib_context gc);
 
 // Gibraltar: provides memory for k + m buffers of `buf_size` bytes end to end, each `*ld` bytes
 // behind the one before: `buf_size` rounded up to a multiple of 128. The memory is aligned to 64
-// bytes, and not cleared. Programs need not use this function for their buffers. `*buffers` is
+// bytes and cleared. Programs need not use this function for their buffers. `*buffers` is
 // NULL on failure.
 //
 // Returns 0, or `RECODED_POINTER`, `RECODED_SIZE`, `RECODED_MEMORY` or `RECODED_INTERNAL`.

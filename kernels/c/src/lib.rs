@@ -13,8 +13,6 @@ pub mod abi;
 
 mod abi_version;
 
-mod overlap;
-
 mod status;
 
 pub use abi_version::RECODED_ABI_VERSION;

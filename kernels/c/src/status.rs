@@ -82,6 +82,7 @@ impl From<Error> for Status {
             Error::ReedSolomon(error) => error.into(),
             Error::Rlnc(error) => error.into(),
             Error::NoBytes | Error::Length { .. } => Self::Size,
+            Error::Overlap => Self::Overlap,
             Error::Full { .. } => Self::Full,
             Error::Memory { .. } => Self::Memory,
         }

@@ -23,6 +23,9 @@ pub enum Error {
         /// Needed bytes.
         expected: usize,
     },
+    /// An output overlaps another buffer of the call.
+    #[error("an output overlaps another buffer")]
+    Overlap,
     /// The encoder has all source symbols of its generation.
     #[error("the generation has all of its {size} symbols")]
     Full {

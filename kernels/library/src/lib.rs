@@ -16,6 +16,8 @@
 
 mod error;
 
+pub mod overlap;
+
 mod payloads;
 
 mod encoder;

@@ -94,7 +94,7 @@ pub unsafe extern "C" fn gib_destroy(gc: gib_context) -> c_int {
 
 /// Gibraltar: provides memory for k + m buffers of `buf_size` bytes end to end, each `*ld` bytes
 /// behind the one before: `buf_size` rounded up to a multiple of 128. The memory is aligned to 64
-/// bytes, and not cleared. Programs need not use this function for their buffers. `*buffers` is
+/// bytes and cleared. Programs need not use this function for their buffers. `*buffers` is
 /// NULL on failure.
 ///
 /// Returns 0, or `RECODED_POINTER`, `RECODED_SIZE`, `RECODED_MEMORY` or `RECODED_INTERNAL`.
@@ -117,7 +117,7 @@ pub unsafe extern "C" fn gib_alloc(
         let stride = buffer_bytes.next_multiple_of(STRIDE_BYTES);
         let in_c = c_int::try_from(stride).map_err(|_| Status::Size)?;
         let bytes = stride.checked_mul(context.buffers()).ok_or(Status::Size)?;
-        let mut allocation = Allocation::new(bytes)?;
+        let allocation = Allocation::new(bytes)?;
         let start = allocation.start();
         // SAFETY: by this function's contract.
         unsafe { write(ld, in_c) }?;

@@ -1,38 +1,55 @@
 //! Pointers of callers, checked as far as a pointer can be.
 
-use crate::Status;
-use crate::overlap::Range;
+use std::alloc::{self, Layout};
+use std::ptr::NonNull;
 
-/// Memory that a caller reads or writes without this library, such as that of `gib_alloc`.
+use recoded_library::overlap::Range;
+
+use crate::Status;
+
+/// Memory for a caller: zeroed, so that codes never read bytes without a value, such as those
+/// between the end of a buffer and the next one.
 pub(super) struct Allocation {
-    /// Its length stays zero: only its memory is used.
-    lines: Vec<Line>,
+    block: NonNull<u8>,
+    layout: Layout,
 }
 
 /// A cache line of x86-64 and of most ARM cores.
-#[repr(align(64))]
-struct Line(#[expect(dead_code, reason = "callers use it")] [u8; LINE_BYTES]);
-
 const LINE_BYTES: usize = 64;
 
+// SAFETY: it owns its block, as a box does; any thread may free it.
+unsafe impl Send for Allocation {}
+
 impl Allocation {
-    /// Reserves at least `bytes` bytes, aligned to 64.
+    /// Reserves `bytes` bytes, at least one. The system provides pages when they are written to.
     ///
     /// # Errors
     /// [`Status::Memory`].
     pub(super) fn new(bytes: usize) -> Result<Self, Status> {
-        let mut lines = Vec::new();
-        let count = bytes.div_ceil(LINE_BYTES);
-        lines.try_reserve_exact(count).map_err(|_| Status::Memory)?;
-        Ok(Self { lines })
+        // Room to align the start by itself: an allocator that aligns clears all pages at once.
+        let with_room = bytes.checked_add(LINE_BYTES).ok_or(Status::Memory)?;
+        let layout = Layout::from_size_align(with_room, 1).map_err(|_| Status::Memory)?;
+        // SAFETY: the layout has more than 64 bytes.
+        let block = NonNull::new(unsafe { alloc::alloc_zeroed(layout) }).ok_or(Status::Memory)?;
+        Ok(Self { block, layout })
     }
 
-    pub(super) fn start(&mut self) -> *mut u8 {
-        self.lines.as_mut_ptr().cast()
+    /// The first byte, aligned to 64.
+    pub(super) fn start(&self) -> *mut u8 {
+        let block = self.block.as_ptr();
+        block.wrapping_add(block.addr().next_multiple_of(LINE_BYTES) - block.addr())
     }
 
+    /// Bytes from [`Allocation::start`] on.
     pub(super) const fn bytes(&self) -> usize {
-        self.lines.capacity() * size_of::<Line>()
+        self.layout.size() - LINE_BYTES
+    }
+}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        // SAFETY: the block has this layout, and is freed once.
+        unsafe { alloc::dealloc(self.block.as_ptr(), self.layout) };
     }
 }
 
@@ -170,6 +187,8 @@ pub(super) unsafe fn release<T>(handle: *mut T) {
 
 #[cfg(test)]
 mod tests {
+    use std::hint::black_box;
+
     use super::*;
 
     #[test]
@@ -188,8 +207,11 @@ mod tests {
 
     #[test]
     fn allocations_are_aligned_and_large_enough_or_refused() {
-        let mut allocation = Allocation::new(65).expect("a page");
-        assert_eq!((allocation.bytes(), allocation.start().addr() % 64), (128, 0));
-        assert!(matches!(Allocation::new(usize::MAX), Err(Status::Memory)));
+        let allocation = Allocation::new(65).expect("a page");
+        assert_eq!((allocation.bytes(), allocation.start().addr() % 64), (65, 0));
+        for bytes in [usize::MAX, isize::MAX as usize, isize::MAX as usize - 64] {
+            // The compiler may remove an allocation that nothing uses.
+            assert!(matches!(black_box(Allocation::new(bytes)), Err(Status::Memory)));
+        }
     }
 }

@@ -1,7 +1,9 @@
 //! Packets of RLNC in the caller's memory: a coding vector and a symbol.
 
-use crate::abi::memory::{array, output, output_range};
-use crate::{Status, overlap};
+use recoded_library::overlap;
+
+use super::memory::{array, output, output_range};
+use crate::Status;
 
 /// Sizes that the packets of an object have.
 #[derive(Copy, Clone)]

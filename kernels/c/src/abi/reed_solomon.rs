@@ -2,11 +2,11 @@
 
 use std::ffi::c_int;
 
-use recoded_library::ReedSolomon;
+use recoded_library::{ReedSolomon, overlap};
 
 use super::call;
 use super::memory::{array, hand_over, input_range, object, output, output_range, release};
-use crate::{Status, overlap};
+use crate::Status;
 
 /// Creates the systematic Reed-Solomon code of `data_count` data and `parity_count` parity buffers
 /// over GF(2^8): any `data_count` of all buffers recover the others. Both are at least 1, their sum

@@ -28,7 +28,7 @@ enum Allowed {
 }
 
 /// The direction of the path: ebpf -> xsk, pipeline, runtime -> kernels; control is outside.
-const DIRECTIONS: [(&str, Allowed); 36] = [
+const DIRECTIONS: [(&str, Allowed); 37] = [
     // Names and meanings of counters, for the programs that count and those that display. The
     // verdicts of the XDP program are in a crate that it can depend on.
     ("recoded-counters", Allowed::Only(&["recoded-wire"])),
@@ -49,6 +49,7 @@ const DIRECTIONS: [(&str, Allowed); 36] = [
     // Codes with their payloads, and the bindings that call them.
     ("recoded-library", Allowed::Only(&["recoded-gf", "recoded-code"])),
     ("recoded-c", Allowed::Only(&["recoded-code", "recoded-library"])),
+    ("recoded-python", Allowed::Only(&["recoded-code", "recoded-library"])),
     (
         "recoded-cuda",
         Allowed::Only(&[
