@@ -43,6 +43,8 @@ missing_test_packages() {
     # Reads the Ansible role.
     python3 -c 'import yaml' 2>/dev/null || /usr/bin/python3 -c 'import yaml' 2>/dev/null ||
         printf 'python3-yaml\n'
+    # Installs the Python module.
+    python3 -c 'import ensurepip' 2>/dev/null || printf 'python3-venv\n'
     # Looks at the page of a network.
     command -v chromium-headless-shell >/dev/null || command -v chromium >/dev/null ||
         command -v chromium-browser >/dev/null || printf 'chromium-headless-shell\n'

@@ -28,7 +28,7 @@ enum Allowed {
 }
 
 /// The direction of the path: ebpf -> xsk, pipeline, runtime -> kernels; control is outside.
-const DIRECTIONS: [(&str, Allowed); 34] = [
+const DIRECTIONS: [(&str, Allowed); 37] = [
     // Names and meanings of counters, for the programs that count and those that display. The
     // verdicts of the XDP program are in a crate that it can depend on.
     ("recoded-counters", Allowed::Only(&["recoded-wire"])),
@@ -46,6 +46,10 @@ const DIRECTIONS: [(&str, Allowed); 34] = [
     ("recoded-code", Allowed::Only(&["recoded-gf"])),
     // Knows engines, not devices: the owner of a queue selects its engine.
     ("recoded-offload", Allowed::Only(&["recoded-gf", "recoded-code", "recoded-counters"])),
+    // Codes with their payloads, and the bindings that call them.
+    ("recoded-library", Allowed::Only(&["recoded-gf", "recoded-code"])),
+    ("recoded-c", Allowed::Only(&["recoded-code", "recoded-library"])),
+    ("recoded-python", Allowed::Only(&["recoded-code", "recoded-library"])),
     (
         "recoded-cuda",
         Allowed::Only(&[

@@ -2,12 +2,14 @@
 
 use super::Finding;
 
-/// Crates that need unsafe code: rings shared with Linux, SIMD, CUDA, the simulated FPGA card, and
-/// for the benchmarks rivals written in C. The eBPF programs are another workspace and are not
-/// checked.
-pub const MAY_BE_UNSAFE: [&str; 6] = [
+/// Crates that need unsafe code: rings shared with Linux, SIMD, pointers of C programs, buffers of
+/// Python, CUDA, the simulated FPGA card, and for the benchmarks rivals written in C. The eBPF
+/// programs are another workspace and are not checked.
+pub const MAY_BE_UNSAFE: [&str; 8] = [
     "recoded-xsk",
     "recoded-gf",
+    "recoded-c",
+    "recoded-python",
     "recoded-cuda",
     "recoded-cuda-shim",
     "recoded-fpga",
