@@ -146,8 +146,13 @@ pub fn run(options: &InitOptions) -> Result<Initialised, InitError> {
     let is_complete = match recoded::network::parse(&file, &text) {
         Ok(_) => true,
         // A single box waits for the next one, and more than two for the paths between them.
-        Err(errors) if errors.errors.iter().all(|it| lacks_path(&it.fault)) => false,
-        Err(errors) => return Err(errors.into()),
+        Err(mut errors) => {
+            errors.errors.retain(|it| !lacks_path(&it.fault));
+            if !errors.errors.is_empty() {
+                return Err(errors.into());
+            }
+            false
+        }
     };
     write(config, &text)?;
     let boxes = text.parse::<toml::Table>().ok();

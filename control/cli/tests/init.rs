@@ -66,6 +66,8 @@ fn wrong_input_is_refused_and_writes_nothing() {
         let (code, said) = init(folder, &arguments);
         assert_eq!(code, 1, "{said}");
         assert!(said.contains(cause) && !said.contains("c2VjcmV0"), "{cause}: {said}");
+        // The file is not complete, which is no mistake.
+        assert!(!said.contains("path is missing"), "{said}");
         assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
     }
     // Neither box has an address.
