@@ -3,14 +3,15 @@
 //! Links are stored as links and never followed. A folder comes after its contents, so that its
 //! mode and time are set last. Extraction goes to a new folder that is renamed when it is durable.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, PipeReader, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::thread::JoinHandle;
 
+use rustix::fs::{AtFlags, Timespec, Timestamps};
 use tar::{Archive, Builder, EntryType, HeaderMode};
 
-use crate::disk::{parent, stage};
+use crate::disk::{open_regular, parent, stage};
 use crate::error::Error;
 
 /// Deepest folder that is packed. A path of Linux has at most 4096 bytes.
@@ -69,6 +70,24 @@ fn pack(folder: &Path, output: impl Write) -> Result<(), Error> {
     packer.builder.into_inner().and_then(|mut output| output.flush()).map_err(failed)
 }
 
+/// A file of a fixed length: bytes behind it are left out, and missing ones are an error.
+struct Exact {
+    file: File,
+    rest: u64,
+}
+
+impl Read for Exact {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = self.rest.min(buffer.len() as u64) as usize;
+        let bytes = self.file.read(&mut buffer[..length])?;
+        if bytes == 0 && length > 0 {
+            return Err(io::Error::other("it became shorter while it was read"));
+        }
+        self.rest -= bytes as u64;
+        Ok(bytes)
+    }
+}
+
 struct Packer<'a, W: Write> {
     root: &'a Path,
     builder: Builder<W>,
@@ -95,15 +114,28 @@ impl<W: Write> Packer<'_, W> {
         if kind.is_dir() {
             self.pack_contents(inner, depth + 1)?;
             self.builder.append_dir(inner, &path).map_err(failed)
-        } else if kind.is_file() || kind.is_symlink() {
+        } else if kind.is_symlink() {
             self.builder.append_path_with_name(&path, inner).map_err(failed)
+        } else if kind.is_file() {
+            self.pack_file(inner, &path).map_err(failed)
         } else {
             Err(Error::Special { path })
         }
     }
+
+    /// Packs as many bytes as the header states, although the file may grow meanwhile.
+    fn pack_file(&mut self, inner: &Path, path: &Path) -> io::Result<()> {
+        let file = open_regular(path, OpenOptions::new().read(true))?;
+        let metadata = file.metadata()?;
+        let mut header = tar::Header::new_gnu();
+        header.set_metadata(&metadata);
+        let file = Exact { rest: metadata.len(), file };
+        self.builder.append_data(&mut header, inner, file)
+    }
 }
 
-/// Extracts an archive to a new folder `target`, which appears when everything in it is durable.
+/// Extracts an archive to a new folder `target`, which appears when everything in it is durable. It
+/// has the permissions `mode`, reduced by the umask.
 /// `write` writes the archive to the pipe it is given.
 ///
 /// # Errors
@@ -111,9 +143,10 @@ impl<W: Write> Packer<'_, W> {
 /// file, folder and symbolic link.
 pub fn extract_folder(
     target: &Path,
+    mode: u16,
     write: impl FnOnce(io::PipeWriter) -> Result<(), Error> + Send,
 ) -> Result<(), Error> {
-    let staged = stage(target)?;
+    let staged = stage(target, mode)?;
     let failed = |source| Error::io("extract to", target.display(), source);
     let (reader, writer) = io::pipe().map_err(failed)?;
     let (written, unpacked) = std::thread::scope(|scope| {
@@ -156,13 +189,32 @@ fn unpack(mut reader: impl Read, folder: &Path) -> Result<(), Error> {
         if !matches!(kind, EntryType::Regular | EntryType::Directory | EntryType::Symlink) {
             return Err(refused("is no file, folder or symbolic link"));
         }
-        entry.set_preserve_permissions(true);
+        // Without setuid: the file may belong to another user than before.
+        entry.set_preserve_permissions(false);
         if !entry.unpack_in(folder).map_err(failed)? {
             return Err(refused("would leave the folder"));
+        }
+        if kind == EntryType::Directory {
+            set_time(&inside(folder, &path), entry.header()).map_err(failed)?;
         }
     }
     // The writer fills the last block with zeros; the archive may end before.
     io::copy(&mut reader, &mut io::sink()).map(drop).map_err(failed)
+}
+
+/// Path of an extracted entry.
+fn inside(folder: &Path, path: &Path) -> PathBuf {
+    let names = path.components().filter(|part| matches!(part, Component::Normal(_)));
+    folder.join(names.collect::<PathBuf>())
+}
+
+/// Sets the time of a folder, which the crate `tar` does for files only. A link is not followed.
+fn set_time(path: &Path, header: &tar::Header) -> io::Result<()> {
+    let tv_sec = i64::try_from(header.mtime()?).unwrap_or_default();
+    let time = Timespec { tv_sec, tv_nsec: 0 };
+    let times = Timestamps { last_access: time, last_modification: time };
+    rustix::fs::utimensat(rustix::fs::CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)?;
+    Ok(())
 }
 
 #[cfg(test)]
@@ -187,7 +239,7 @@ mod tests {
 
     fn extract(bytes: &[u8]) -> (tempfile::TempDir, Result<(), Error>) {
         let folder = tempfile::tempdir().expect("there is room");
-        let result = extract_folder(&folder.path().join("out"), |mut pipe| {
+        let result = extract_folder(&folder.path().join("out"), 0o777, |mut pipe| {
             pipe.write_all(bytes).map_err(|source| Error::io("write", "the pipe", source))
         });
         (folder, result)

@@ -39,8 +39,8 @@ pub(crate) enum Command {
     ///   pg_dump shop | recoded-stripes encode - --data 6 --parity 3 --output shop.set
     ///
     /// The folder of shards appears when all of them are on the disk. A folder is stored as a tar
-    /// archive with modes, times and symbolic links, which are not followed. Owners and extended
-    /// attributes are not stored; sockets, pipes and devices are refused.
+    /// archive with modes, times and symbolic links, which are not followed. Owners, setuid bits
+    /// and extended attributes are not kept; sockets, pipes and devices are refused.
     #[command(verbatim_doc_comment)]
     Encode(Encode),
     /// Read all shards and report damage, by shard and stripe

@@ -50,29 +50,31 @@ impl Disk {
             Err(TryLockError::Error(error)) => Err(failed(error)),
         }
     }
+}
 
-    fn options(&self, name: &str, options: &mut OpenOptions) -> io::Result<File> {
-        // No link out of the folder is followed, and no pipe waited for.
-        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits();
-        let file = options.custom_flags(flags as i32).open(self.path.join(name))?;
-        if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
-    }
+/// Opens a regular file. No link is followed, and no pipe waited for.
+pub(crate) fn open_regular(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits();
+    let file = options.custom_flags(flags as i32).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
 }
 
 impl StagedDisk {
-    /// A folder that will have the path `target`, which does not exist or is an empty folder.
+    /// A folder that will have the path `target`, which does not exist or is an empty folder. It
+    /// is no more accessible than content with the permissions `mode`.
     ///
     /// # Errors
     /// `target` exists, or the folder of it cannot be written.
-    pub fn new(target: &Path) -> Result<Self, Error> {
-        let staged = stage(target)?;
+    pub fn new(target: &Path, mode: u16) -> Result<Self, Error> {
+        // To read a file in a folder, one must be allowed to enter the folder.
+        let staged = stage(target, mode | (mode & 0o444) >> 2)?;
         let disk = Disk::open(staged.path(), Access::Write)?;
         Ok(Self { disk, target: target.into(), _staged: staged })
     }
 }
 
-/// Creates a folder to be renamed to `target`.
-pub(crate) fn stage(target: &Path) -> Result<TempDir, Error> {
+/// Creates a folder to be renamed to `target`, with permissions that the umask reduces.
+pub(crate) fn stage(target: &Path, mode: u16) -> Result<TempDir, Error> {
     let failed = |source| Error::io("create", target.display(), source);
     match target.read_dir().map(|entries| entries.take(1).count()) {
         Ok(0) => {}
@@ -86,7 +88,7 @@ pub(crate) fn stage(target: &Path) -> Result<TempDir, Error> {
     let name = target.file_name().ok_or_else(|| Error::Exists { path: target.into() })?;
     tempfile::Builder::new()
         .prefix(&format!(".{}.partial-", name.to_string_lossy()))
-        .permissions(std::fs::Permissions::from_mode(0o777))
+        .permissions(std::fs::Permissions::from_mode(u32::from(mode) | 0o700))
         .tempdir_in(parent(target))
         .map_err(failed)
 }
@@ -116,11 +118,15 @@ impl Storage for Disk {
     }
 
     fn open(&self, name: &str, access: Access) -> io::Result<File> {
-        self.options(name, OpenOptions::new().read(true).write(access == Access::Write))
+        let mut options = OpenOptions::new();
+        options.read(true).write(access == Access::Write);
+        open_regular(&self.path.join(name), &mut options)
     }
 
     fn create(&self, name: &str) -> io::Result<File> {
-        self.options(name, OpenOptions::new().read(true).write(true).create(true).truncate(true))
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(true);
+        open_regular(&self.path.join(name), &mut options)
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {

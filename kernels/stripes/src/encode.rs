@@ -17,7 +17,7 @@ use crate::set::{shard_name, write_unit};
 use crate::storage::{Staging, StoredFile};
 use crate::stripe::Stripe;
 use crate::unit::{Place, SetId};
-use crate::workers::{Turns, lock, threads};
+use crate::workers::{THREADS_MAX, Turns, lock, threads};
 
 /// Receives the bytes of content that have been processed, from any thread.
 pub type Progress<'a> = &'a (dyn Fn(u64) + Sync);
@@ -29,6 +29,8 @@ pub struct Options {
     pub layout: Layout,
     /// Kind of content.
     pub content: Content,
+    /// Permissions of the protected file or folder, 9 bits.
+    pub mode: u16,
     /// Number of threads; 0 means one per core.
     pub threads: usize,
 }
@@ -58,7 +60,7 @@ pub fn encode<S: Staging>(
     options: &Options,
     progress: Progress<'_>,
 ) -> Result<Header, Error> {
-    let Options { layout, content, .. } = *options;
+    let Options { layout, content, mode, threads: wanted } = *options;
     let mut id = [0; 16];
     getrandom::fill(&mut id).map_err(Error::Random)?;
     let set = SetId(id);
@@ -70,23 +72,29 @@ pub fn encode<S: Staging>(
     let input = Input { reader, stripe: 0, total_bytes: 0, is_ended: false };
     let total_bytes = encode_stripes(input, &files, Job { set, options }, progress)?;
     let layout = layout.with_total(total_bytes)?;
-    let header = Header { set, layout, content, revision: 0, shard: 0 };
+    let header = Header { set, layout, content, mode, revision: 0, shard: 0 };
     for (shard, file) in files.iter().enumerate() {
         file.write_at(0, &header.of_shard(shard).to_bytes())
             .map_err(|source| Error::io("write", shard_name(shard), source))?;
     }
-    sync_all(&files)?;
+    sync_all(&files, wanted)?;
     let published = storage.sync().and_then(|()| storage.publish());
     published.map_err(|source| Error::io("publish", "the folder", source))?;
     Ok(header)
 }
 
-/// Flushes all files, several at a time: one after another, each would wait for the disk alone.
-pub(crate) fn sync_all<F: StoredFile>(files: &[F]) -> Result<(), Error> {
-    for file in files {
-        file.sync().map_err(|source| Error::io("flush", "a shard", source))?;
-    }
-    Ok(())
+/// Flushes all files, several at a time, so that their requests to the disk overlap; one after
+/// another if `wanted` is one thread.
+pub(crate) fn sync_all<F: StoredFile>(files: &[F], wanted: usize) -> Result<(), Error> {
+    let turns = Turns::new(files.len() as u64);
+    let threads = if wanted == 1 { 1 } else { files.len().clamp(1, THREADS_MAX) };
+    turns.run(threads, || {
+        while let Some(index) = turns.claim() {
+            let synced = files[index as usize].sync();
+            synced.map_err(|source| Error::io("flush", "a shard", source))?;
+        }
+        Ok(())
+    })
 }
 
 /// The set that is being written.

@@ -47,7 +47,10 @@ pub enum Error {
         path: PathBuf,
     },
     /// A socket, pipe or device in a folder.
-    #[error("{} is no file, folder or symbolic link\nfix: remove it from the folder", path.display())]
+    #[error(
+        "{} is no file, folder or symbolic link\nfix: remove it from the folder",
+        path.display()
+    )]
     Special {
         /// Its path.
         path: PathBuf,

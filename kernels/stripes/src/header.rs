@@ -23,6 +23,12 @@ pub enum Content {
     Folder,
 }
 
+/// Most updates of a set.
+const REVISION_MAX: u64 = 1 << 56;
+
+/// Permissions that a header can hold.
+const MODE_MAX: u16 = 0o777;
+
 /// Header of a shard. Shards of one set differ in `shard` only.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Header {
@@ -32,6 +38,8 @@ pub struct Header {
     pub layout: Layout,
     /// Kind of content.
     pub content: Content,
+    /// Permissions of the protected file or folder, 9 bits.
+    pub mode: u16,
     /// Updates of the set since it was encoded. A shard with fewer is stale.
     pub revision: u64,
     /// Which shard: data from 0, then parity.
@@ -66,7 +74,7 @@ impl Header {
     /// The bytes in a shard.
     #[must_use]
     pub fn to_bytes(self) -> [u8; HEADER_BYTES] {
-        let Self { set, layout, content, revision, shard } = self;
+        let Self { set, layout, content, mode, revision, shard } = self;
         let mut bytes = [0; HEADER_BYTES];
         bytes[..8].copy_from_slice(&MAGIC);
         bytes[8..10].copy_from_slice(&VERSION.to_le_bytes());
@@ -75,6 +83,7 @@ impl Header {
         bytes[12..14].copy_from_slice(&(layout.data() as u16).to_le_bytes());
         bytes[14..16].copy_from_slice(&(layout.parity() as u16).to_le_bytes());
         bytes[16..18].copy_from_slice(&(shard as u16).to_le_bytes());
+        bytes[18..20].copy_from_slice(&(mode & MODE_MAX).to_le_bytes());
         bytes[20..24].copy_from_slice(&(layout.unit_bytes() as u32).to_le_bytes());
         bytes[24..40].copy_from_slice(&set.0);
         bytes[40..48].copy_from_slice(&layout.total_bytes().to_le_bytes());
@@ -111,15 +120,17 @@ impl Header {
             1 => Content::Folder,
             _ => return None,
         };
-        let [data, parity, shard] = [12, 14, 16].map(|start| number(&bytes[start..][..2]) as usize);
+        let [data, parity, shard, mode] =
+            [12, 14, 16, 18].map(|start| number(&bytes[start..][..2]) as usize);
         let unit_bytes = number(&bytes[20..24]) as usize;
         let layout = Layout::new(data, parity, unit_bytes).ok()?;
         let layout = layout.with_total(number(&bytes[40..48])).ok()?;
         let set = SetId(bytes[24..40].try_into().ok()?);
         let revision = number(&bytes[48..56]);
-        let header = Self { set, layout, content, revision, shard };
-        // Reserved bytes are zero; the comparison covers all of them.
-        (shard < layout.shards() && header.to_bytes() == *bytes).then_some(header)
+        let header = Self { set, layout, content, mode: mode as u16, revision, shard };
+        let is_in_range = shard < layout.shards() && revision <= REVISION_MAX;
+        // Reserved bits are zero; the comparison covers all of them.
+        (is_in_range && header.to_bytes() == *bytes).then_some(header)
     }
 }
 
@@ -138,6 +149,7 @@ mod tests {
             set: SetId(std::array::from_fn(|index| index as u8)),
             layout: layout.expect("it is in range"),
             content: Content::Folder,
+            mode: 0o640,
             revision: 7,
             shard: 13,
         }
@@ -164,7 +176,9 @@ mod tests {
     /// Numbers that contradict each other are refused under a checksum that matches.
     #[test]
     fn forged_numbers_are_refused() {
-        for (start, value) in [(10, 2), (11, 1), (12, 0), (16, 14), (18, 1), (20, 3), (47, 255)] {
+        for (start, value) in
+            [(10, 2), (11, 1), (12, 0), (16, 14), (19, 2), (20, 3), (47, 255), (55, 2)]
+        {
             let mut bytes = header().to_bytes();
             bytes[start] = value;
             let sum = blake3::hash(&bytes[..COVERED]);

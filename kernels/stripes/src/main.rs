@@ -63,12 +63,15 @@ fn run_encode(arguments: &Encode, common: Common) -> Result<ExitCode, Error> {
     let Encode { input, data, parity, output, unit_kib } = arguments;
     let unit_bytes = usize::from(*unit_kib) << 10;
     let layout = Layout::new((*data).into(), (*parity).into(), unit_bytes)?;
-    let options = Options { layout, content: Content::File, threads: common.threads };
+    // The umask reduces it.
+    let mode = 0o666;
+    let options = Options { layout, content: Content::File, mode, threads: common.threads };
     let failed = |source| io_error("read", input, source);
     if input.as_os_str() == STANDARD {
         return encode_from(io::stdin(), output, &options, bar(None, common));
     }
     let metadata = input.metadata().map_err(failed)?;
+    let options = Options { mode: (metadata.permissions().mode() & 0o777) as u16, ..options };
     if metadata.is_dir() {
         let options = Options { content: Content::Folder, ..options };
         let packed = Packed::new(input, output)?;
@@ -85,7 +88,7 @@ fn encode_from(
     options: &Options,
     bar: ProgressBar,
 ) -> Result<ExitCode, Error> {
-    let staged = StagedDisk::new(output)?;
+    let staged = StagedDisk::new(output, options.mode)?;
     let header = encode(&staged, reader, options, &|bytes| bar.inc(bytes))?;
     bar.finish_and_clear();
     print(&text::encoded(&header, output));
@@ -135,7 +138,8 @@ fn run_extract(dir: &Path, output: &Path, common: Common) -> Result<ExitCode, Er
     if output.as_os_str() == STANDARD {
         extract(&set, io::stdout(), common.threads, &progress)?;
     } else if set.header.content == Content::Folder {
-        extract_folder(output, |pipe| extract(&set, pipe, common.threads, &progress))?;
+        let write = |pipe| extract(&set, pipe, common.threads, &progress);
+        extract_folder(output, set.header.mode, write)?;
     } else {
         extract_file(&set, output, common.threads, &progress)?;
     }
@@ -158,7 +162,7 @@ fn extract_file(
     let parent = parent.unwrap_or(Path::new("."));
     let draft = tempfile::Builder::new()
         .prefix(".recoded-stripes-")
-        .permissions(Permissions::from_mode(0o666))
+        .permissions(Permissions::from_mode(set.header.mode.into()))
         .tempfile_in(parent)
         .map_err(failed)?;
     extract(set, draft.as_file(), threads, progress)?;

@@ -71,7 +71,7 @@ pub fn repair<S: Storage>(
         .collect::<Result<Vec<_>, _>>()
         .and_then(|files| {
             rebuild(set, &bad, &files, wanted, progress)?;
-            sync_all(&files)
+            sync_all(&files, wanted)
         });
     if let Err(error) = written {
         // They take room on a disk that may be full. If one stays, the next repair overwrites it.

@@ -11,7 +11,7 @@ use crate::layout::Layout;
 const STRIPES_BYTES_MAX: usize = 128 << 20;
 
 /// More threads wait for the disk.
-const THREADS_MAX: usize = 16;
+pub(crate) const THREADS_MAX: usize = 16;
 
 /// Threads for a layout, where each holds `buffers` stripes: one per core, within the bounds.
 pub(crate) fn threads(wanted: usize, layout: &Layout, buffers: usize) -> usize {

@@ -7,8 +7,8 @@ use memory::{Kept, Memory};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use recoded_stripes::{
-    Content, Error, Layout, Options, Set, Verdict, encode, extract, repair, replay, shard_name,
-    update, verify,
+    Content, Error, Layout, Options, Set, Storage, Verdict, encode, extract, repair, replay,
+    shard_name, update, verify,
 };
 
 /// Bytes of the content: three stripes, the last one short.
@@ -42,7 +42,7 @@ fn content(seed: u64) -> Vec<u8> {
 
 fn encode_in(memory: &Memory, bytes: &[u8]) -> Result<(), Error> {
     let layout = Layout::new(3, 2, 64)?;
-    let options = Options { layout, content: Content::File, threads: 1 };
+    let options = Options { layout, content: Content::File, mode: 0o600, threads: 1 };
     encode(memory, bytes, &options, &|_| {}).map(drop)
 }
 
@@ -175,6 +175,42 @@ fn repair_never_makes_a_set_worse() {
         if done.is_ok() {
             return;
         }
+    }
+}
+
+/// An error of the disk, such as a full one, at any step. The set is usable at once, and after a
+/// power cut.
+#[test]
+fn disk_error_leaves_old_or_new() {
+    let seed = seed();
+    let (old, new) = (content(seed), content(!seed));
+    let base = encoded(&old);
+    base.lose(&shard_name(2));
+    for step in 1.. {
+        let memory = base.with_error(step);
+        let repaired = repair_in(&memory);
+        let updated = if repaired.is_ok() { update_in(&memory, 0, &new) } else { Ok(0) };
+        let is_new = |place: &str, memory: &Memory| {
+            let (bytes, verdict) = read(memory).expect(place);
+            let expected = if repaired.is_ok() { Verdict::Healthy } else { Verdict::Recoverable };
+            assert!(verdict == expected || repaired.is_err(), "{place}: {verdict:?}");
+            assert!(bytes == new || bytes == old, "{place}");
+            assert!(updated.is_err() || bytes == new || repaired.is_err(), "{place}");
+            bytes == new
+        };
+        for kept in kept(seed.wrapping_add(step)) {
+            is_new(&format!("step {step}, {kept:?}"), &memory.after_power_cut(kept));
+        }
+        is_new(&format!("step {step}"), &memory);
+        if !memory.has_failed() {
+            assert!(step > 40, "only {step} steps");
+            return;
+        }
+        repair_in(&memory).expect("the disk works again");
+        update_in(&memory, 0, &new).expect("the disk works again");
+        assert!(is_new("after it", &memory));
+        let left = memory.names().expect("it is in memory");
+        assert_eq!(left.len(), 5, "step {step}: {left:?}");
     }
 }
 

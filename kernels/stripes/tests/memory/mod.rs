@@ -42,6 +42,8 @@ struct State {
     steps: u64,
     /// The step at which power is cut.
     cut_at: Option<u64>,
+    /// The step that fails, after which everything works again.
+    fails_at: Option<u64>,
     is_off: bool,
     /// Syncs do nothing, as on a disk that lies.
     ignores_syncs: bool,
@@ -98,6 +100,18 @@ impl Memory {
     pub fn with_cut(&self, step: u64) -> Self {
         let state = State { steps: 0, cut_at: Some(step), ..self.state().clone() };
         Self(Arc::new(Mutex::new(state)))
+    }
+
+    /// A copy with an error at a step, counted from 1, as of a full disk.
+    pub fn with_error(&self, step: u64) -> Self {
+        let state = State { steps: 0, fails_at: Some(step), ..self.state().clone() };
+        Self(Arc::new(Mutex::new(state)))
+    }
+
+    /// Whether the step of [`Memory::with_error`] was reached.
+    pub fn has_failed(&self) -> bool {
+        let state = self.state();
+        state.fails_at.is_some_and(|step| step <= state.steps)
     }
 
     /// A copy whose syncs do nothing.
@@ -177,6 +191,9 @@ impl Memory {
             return Err(io::Error::other("power is off"));
         }
         state.steps += 1;
+        if state.fails_at == Some(state.steps) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         if state.cut_at == Some(state.steps) {
             change(&mut state)?;
             state.is_off = true;

@@ -3,6 +3,7 @@
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
+use std::time::Duration;
 
 use crate::support::{Place, random_bytes, seed};
 
@@ -16,9 +17,16 @@ fn make_tree(place: &Place) {
     place.write("tree/deep/deeper/script", b"#!/bin/sh\n");
     place.write(&format!("tree/{}", "long name ".repeat(20)), b"it exceeds a tar header");
     set_mode(&place.path("tree/deep/deeper/script"), 0o751);
+    place.write("tree/setuid", b"it would run as another user");
+    set_mode(&place.path("tree/setuid"), 0o4755);
     symlink("deep/large", place.path("tree/link")).expect("it is new");
     symlink("/nowhere/at/all", place.path("tree/dangling")).expect("it is new");
     set_mode(&place.path("tree/deep/deeper"), 0o555);
+    for (index, folder) in ["tree/empty", "tree/deep", "tree/deep/deeper"].iter().enumerate() {
+        let time = std::time::UNIX_EPOCH + Duration::from_secs(1_000_000_000 + index as u64);
+        let folder = std::fs::File::open(place.path(folder)).expect("it exists");
+        folder.set_modified(time).expect("it is ours");
+    }
 }
 
 fn set_mode(path: &Path, mode: u32) {
@@ -63,13 +71,15 @@ fn folder_returns_with_modes_times_and_links() {
         place.lose("tree.set", shard);
     }
     place.succeed("recover tree.set --output back");
+    // The owner is not stored, so that this bit is dropped.
+    set_mode(&place.path("tree/setuid"), 0o755);
     let (before, after) = (tree(&place.path("tree")), tree(&place.path("back")));
     assert_eq!(before, after);
-    assert_eq!(before.len(), 9, "{before:?}");
+    assert_eq!(before.len(), 10, "{before:?}");
     assert!(place.succeed("info tree.set").text.contains("folder, as a tar archive"));
     let archive = place.content("tree.set");
     let entries = tar::Archive::new(&archive[..]).entries().expect("it is an archive").count();
-    assert_eq!(entries, 9);
+    assert_eq!(entries, 10);
     set_mode(&place.path("tree/deep/deeper"), 0o755);
     set_mode(&place.path("back/deep/deeper"), 0o755);
 }

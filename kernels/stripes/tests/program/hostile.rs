@@ -14,6 +14,7 @@ fn header(total_bytes: u64) -> Header {
         set: SetId([9; 16]),
         layout: layout.expect("it is in range"),
         content: Content::File,
+        mode: 0o600,
         revision: 0,
         shard: 0,
     }

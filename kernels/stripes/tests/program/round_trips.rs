@@ -1,6 +1,7 @@
 //! Content in, content out.
 
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 use crate::support::{Place, random_bytes, seed};
@@ -45,6 +46,25 @@ fn large_file_returns_as_a_file() {
     assert!(rebuilt.text.contains("rebuilt: shard 0, 5, 9, 13"), "{}", rebuilt.text);
     assert!(place.succeed("verify film.set").text.contains("healthy: all 14 shards"));
     assert!(place.content("film.set") == content);
+}
+
+/// A set is no more readable than its file.
+#[test]
+fn permissions_of_the_file_bound_those_of_the_set_and_return() {
+    let place = Place::new();
+    place.write("secret", b"content");
+    for (index, mode) in [0o600, 0o640, 0o755].into_iter().enumerate() {
+        let (set, back) = (format!("set{index}"), format!("back{index}"));
+        let permissions = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(place.path("secret"), permissions).expect("it exists");
+        place.succeed(&format!("encode secret -k 2 -m 1 -o {set}"));
+        place.succeed(&format!("recover {set} -o {back}"));
+        let mode_of = |name: &str| {
+            place.path(name).metadata().expect("it exists").permissions().mode() & 0o777
+        };
+        assert_eq!(mode_of(&set), 0o700 | mode & 0o044 | (mode & 0o044) >> 2, "{mode:o}");
+        assert_eq!(mode_of(&back), mode, "{mode:o}");
+    }
 }
 
 #[test]
