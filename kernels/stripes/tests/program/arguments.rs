@@ -1,5 +1,8 @@
 //! Wrong arguments: exit code 2, and a message that names the fix.
 
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
 use crate::support::Place;
 
 #[test]
@@ -64,12 +67,23 @@ fn set_in_use_is_refused() {
     let place = Place::new();
     place.write("file", b"content");
     place.succeed("encode file -k 2 -m 1 -o set");
-    let disk = recoded_stripes::Disk::open(&place.path("set"), recoded_stripes::Access::Read);
+    // It waits for its input, and uses the set meanwhile.
+    let mut update = Command::new(env!("CARGO_BIN_EXE_recoded-stripes"))
+        .args(["update", "set", "--at", "0"])
+        .current_dir(place.path(""))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("the program starts");
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !place.path("set/update.journal.partial").exists() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(5));
+    }
     let refused = place.run("verify set");
-    assert_eq!(refused.code, 1);
+    assert_eq!(refused.code, 1, "{}", refused.text);
     assert!(refused.text.contains("another process uses set\nfix: wait"), "{}", refused.text);
-    place.succeed("info set");
-    drop(disk);
+    drop(update.stdin.take());
+    assert!(update.wait().expect("it ends").success());
     place.succeed("verify set");
 }
 
