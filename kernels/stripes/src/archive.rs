@@ -3,8 +3,9 @@
 //! Links are stored as links and never followed. A folder comes after its contents, so that its
 //! mode and time are set last. Extraction goes to a new folder that is renamed when it is durable.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, BufWriter, PipeReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 use std::thread::JoinHandle;
 
@@ -148,26 +149,46 @@ pub fn extract_folder(
 ) -> Result<(), Error> {
     let staged = stage(target, mode)?;
     let failed = |source| Error::io("extract to", target.display(), source);
-    let (reader, writer) = io::pipe().map_err(failed)?;
-    let (written, unpacked) = std::thread::scope(|scope| {
-        let written = scope.spawn(|| write(writer));
-        // The reader is dropped at the end, so that the writer does not wait for it.
-        let unpacked = unpack(reader, staged.path());
-        let panicked = |_| Err(failed(io::ErrorKind::Other.into()));
-        (written.join().unwrap_or_else(panicked), unpacked)
+    let extracted = io::pipe().map_err(failed).and_then(|(reader, writer)| {
+        let (written, unpacked) = std::thread::scope(|scope| {
+            let written = scope.spawn(|| write(writer));
+            // The reader is dropped at the end, so that the writer does not wait for it.
+            let unpacked = unpack(reader, staged.path());
+            let panicked = |_| Err(failed(io::ErrorKind::Other.into()));
+            (written.join().unwrap_or_else(panicked), unpacked)
+        });
+        first_cause(written, unpacked)
     });
-    // An archive that ends early is a consequence of an error of its writer. A writer whose pipe is
-    // closed is a consequence of an error of the reader.
+    let published = extracted.and_then(|()| publish(staged.path(), target).map_err(failed));
+    if published.is_err() {
+        make_removable(staged.path());
+    }
+    published
+}
+
+/// The error that caused the other one: an archive that ends early is a consequence of an error of
+/// its writer, and a closed pipe is a consequence of an error of its reader.
+fn first_cause(written: Result<(), Error>, unpacked: Result<(), Error>) -> Result<(), Error> {
     match (written, unpacked) {
         (Err(Error::Io { source, .. }), Err(error))
             if source.kind() == io::ErrorKind::BrokenPipe =>
         {
-            return Err(error);
+            Err(error)
         }
-        (Err(error), _) | (Ok(()), Err(error)) => return Err(error),
-        (Ok(()), Ok(())) => {}
+        (written, unpacked) => written.and(unpacked),
     }
-    publish(staged.path(), target).map_err(failed)
+}
+
+/// Makes folders writable again, so that they can be removed with their contents. What fails here
+/// fails again when it is removed.
+fn make_removable(folder: &Path) {
+    let _ = std::fs::set_permissions(folder, Permissions::from_mode(0o700));
+    for entry in folder.read_dir().into_iter().flatten().flatten() {
+        // Not the kind behind a link.
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            make_removable(&entry.path());
+        }
+    }
 }
 
 fn publish(staged: &Path, target: &Path) -> io::Result<()> {

@@ -1,5 +1,9 @@
 //! Bytes that are replaced in the middle.
 
+use std::fs::File;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -100,4 +104,42 @@ fn update_of_a_folder_is_refused() {
     let refused = place.run_with("update set --at 0", b"new");
     assert_eq!(refused.code, 2);
     assert!(refused.text.contains("fix: encode the folder again"), "{}", refused.text);
+}
+
+/// Killed at a random moment, an update has happened or not, and an encoded set exists or not.
+#[test]
+fn killed_commands_leave_old_or_new() {
+    let (place, seed) = (Place::new(), seed());
+    let mut random = SmallRng::seed_from_u64(seed);
+    let mut content = random_bytes(seed, 6_000_000);
+    place.encode("set", &content, [4, 2]);
+    for round in 0..8 {
+        let new = random_bytes(random.random(), content.len());
+        place.write("new", &new);
+        let [update, encode] = [
+            "update set --at 0".to_string(),
+            format!("encode - -k 3 -m 2 --unit-kib 1 -o set{round}"),
+        ]
+        .map(|arguments| {
+            Command::new(env!("CARGO_BIN_EXE_recoded-stripes"))
+                .args(arguments.split(' '))
+                .current_dir(place.path(""))
+                .stdin(File::open(place.path("new")).expect("it exists"))
+                .stdout(Stdio::null())
+                .spawn()
+                .expect("the program starts")
+        });
+        std::thread::sleep(Duration::from_millis(random.random_range(0..150)));
+        for mut child in [update, encode] {
+            child.kill().expect("it is ours");
+            child.wait().expect("it ends");
+        }
+        place.succeed("verify set");
+        let found = place.content("set");
+        assert!(found == content || found == new, "round {round}");
+        content = found;
+        if place.path(&format!("set{round}")).exists() {
+            assert!(place.content(&format!("set{round}")) == new, "round {round}");
+        }
+    }
 }
