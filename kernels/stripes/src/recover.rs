@@ -65,21 +65,22 @@ pub fn repair<S: Storage>(
         return Ok(bad);
     }
     let partials: Vec<String> = targets.iter().map(|name| format!("{name}{PARTIAL}")).collect();
-    let written = partials
+    let replaced = partials
         .iter()
         .map(|name| storage.create(name).map_err(|source| Error::io("create", name, source)))
         .collect::<Result<Vec<_>, _>>()
         .and_then(|files| {
             rebuild(set, &bad, &files, wanted, progress)?;
-            sync_all(&files, wanted)
+            sync_all(&files, wanted)?;
+            partials.iter().zip(&targets).try_for_each(|(partial, name)| {
+                let renamed = storage.rename(partial, name);
+                renamed.map_err(|source| Error::io("rename", partial, source))
+            })
         });
-    if let Err(error) = written {
+    if let Err(error) = replaced {
         // They take room on a disk that may be full. If one stays, the next repair overwrites it.
         partials.iter().for_each(|name| drop(storage.remove(name)));
         return Err(error);
-    }
-    for (partial, name) in partials.iter().zip(&targets) {
-        storage.rename(partial, name).map_err(|source| Error::io("rename", partial, source))?;
     }
     storage.sync().map_err(|source| Error::io("flush", "the folder", source))?;
     Ok(bad)

@@ -32,19 +32,21 @@ pub fn update<S: Storage>(
     progress: Progress<'_>,
 ) -> Result<u64, Error> {
     check(set, offset)?;
-    match write_journal(storage, set, offset, reader, progress) {
-        Ok(Written { bytes: 0, .. }) => {
-            journal::discard(storage);
-            Ok(0)
-        }
-        Ok(Written { bytes, journal }) => {
+    let committed = write_journal(storage, set, offset, reader, progress);
+    let committed = committed.and_then(|Written { bytes, journal }| {
+        if bytes > 0 {
             journal.commit()?;
+        }
+        Ok(bytes)
+    });
+    match committed {
+        Ok(bytes) if bytes > 0 => {
             journal::replay(storage)?;
             Ok(bytes)
         }
-        Err(error) => {
+        nothing => {
             journal::discard(storage);
-            Err(error)
+            nothing
         }
     }
 }

@@ -7,8 +7,8 @@ use memory::{Kept, Memory};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use recoded_stripes::{
-    Content, Error, Layout, Options, Set, Storage, Verdict, encode, extract, repair, replay,
-    shard_name, update, verify,
+    Access, Content, Error, Layout, Options, PARTIAL, Set, Storage, StoredFile, Verdict, encode,
+    extract, is_pending, repair, replay, shard_name, update, verify,
 };
 
 /// Bytes of the content: three stripes, the last one short.
@@ -152,6 +152,48 @@ fn replay_is_repeated_until_it_is_done() {
     }
 }
 
+/// Between the power cut and the replay, a shard is lost and another one replaced by an old copy.
+#[test]
+fn replay_passes_over_missing_and_stale_shards() {
+    let seed = seed();
+    let old = content(seed);
+    let base = encoded(&old);
+    let backup = bytes_of(&base, &shard_name(0));
+    update_in(&base, 3, b"first").expect("nothing fails");
+    let mut new = old;
+    new[3..8].copy_from_slice(b"first");
+    new[130..136].copy_from_slice(b"second");
+    let mut replayed = 0;
+    for step in 1.. {
+        let memory = base.with_cut(step);
+        let done = update_in(&memory, 130, b"second");
+        let after = memory.after_power_cut(Kept::Nothing);
+        if is_pending(&after).expect("it is in memory") {
+            replayed += 1;
+            after.lose(&shard_name(4));
+            after.damage(&shard_name(0), |bytes| bytes.clone_from(&backup));
+            let (bytes, verdict) = read(&after).expect("three shards are left");
+            assert_eq!(verdict, Verdict::Recoverable, "step {step}");
+            assert!(bytes == new, "step {step}");
+            assert_eq!(repair_in(&after).expect("three shards are left"), [0, 4]);
+            let (bytes, verdict) = read(&after).expect("it is healthy");
+            assert_eq!(verdict, Verdict::Healthy, "step {step}");
+            assert!(bytes == new, "step {step}");
+        }
+        if done.is_ok() {
+            break;
+        }
+    }
+    assert!(replayed > 10, "the journal was there at {replayed} steps");
+}
+
+fn bytes_of(memory: &Memory, name: &str) -> Vec<u8> {
+    let file = memory.open(name, Access::Read).expect("it exists");
+    let mut bytes = vec![0; file.bytes().expect("it is in memory") as usize];
+    file.read_at(0, &mut bytes).expect("it is in memory");
+    bytes
+}
+
 #[test]
 fn repair_never_makes_a_set_worse() {
     let seed = seed();
@@ -202,6 +244,8 @@ fn disk_error_leaves_old_or_new() {
             is_new(&format!("step {step}, {kept:?}"), &memory.after_power_cut(kept));
         }
         is_new(&format!("step {step}"), &memory);
+        let left = memory.names().expect("it is in memory");
+        assert!(left.iter().all(|name| !name.ends_with(PARTIAL)), "step {step}: {left:?}");
         if !memory.has_failed() {
             assert!(step > 40, "only {step} steps");
             return;

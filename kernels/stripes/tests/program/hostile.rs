@@ -133,7 +133,26 @@ fn intact_units_of_different_contents_are_found() {
     assert!(refused.text.contains("belong to different contents"), "{}", refused.text);
 }
 
-/// A journal of another set, or an old one, is not applied.
+/// A journal that returns after later updates would undo them in part.
+#[test]
+fn journal_older_than_its_shards_is_refused() {
+    let place = Place::new();
+    place.encode("set", &random_bytes(seed(), 3000), [3, 2]);
+    assert_eq!(place.run_with("update set --at 0", b"first").code, 0);
+    let mut bytes = b"RCDJOURN\x01\0\0\0\0\0\0\0".to_vec();
+    bytes.extend(&place.read("set/shard-000.stripes")[..128]);
+    bytes.extend(blake3::hash(&bytes).as_bytes());
+    place.write(&format!("set/{JOURNAL}"), &bytes);
+    let replayed = place.run("verify set");
+    assert!(replayed.text.contains("an interrupted update has been completed"));
+    assert_eq!(place.run_with("update set --at 0", b"second").code, 0);
+    place.write(&format!("set/{JOURNAL}"), &bytes);
+    let refused = place.run("verify set");
+    assert_eq!(refused.code, 1);
+    assert!(refused.text.contains("older than its shards"), "{}", refused.text);
+}
+
+/// A journal of another set is not applied.
 #[test]
 fn journal_of_another_set_is_refused() {
     let place = Place::new();

@@ -67,6 +67,7 @@ fn updates_that_do_not_fit_are_refused_and_change_nothing() {
         let refused = place.run_with(&format!("update set --at {at}"), &vec![1; bytes]);
         assert_eq!(refused.code, 2, "{at}");
         assert!(refused.text.contains(expected), "{}", refused.text);
+        assert_eq!(place.path("set").read_dir().expect("it exists").count(), 5);
     }
     for at in [0, 5000] {
         let nothing = place.run(&format!("update set --at {at}"));
