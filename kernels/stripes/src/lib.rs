@@ -54,4 +54,4 @@ pub use set::{PARTIAL, Set, Slot, shard_name};
 pub use storage::{Access, FILES_MAX, Staging, Storage, StoredFile};
 pub use unit::{CHECKSUM_BYTES, Checksum, Place, SetId};
 pub use update::update;
-pub use verify::{Condition, Report, ShardReport, Stripes, Verdict, verify};
+pub use verify::{Condition, Report, STRIPES_LISTED, ShardReport, Stripes, Verdict, verify};
