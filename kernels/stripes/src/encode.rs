@@ -124,11 +124,24 @@ fn encode_stripes<F: StoredFile>(
                 write_unit(file, layout, place, stripe.unit(shard))
                     .map_err(|source| Error::io("write", shard_name(shard), source))?;
             }
+            begin_sync(files, layout, number);
             progress(bytes as u64);
         }
         Ok(())
     })?;
     Ok(lock(&input).total_bytes)
+}
+
+/// Bytes of a shard that are sent to the disk at once while others are computed. With less, a disk
+/// that turns would move between shards for most of the time.
+const SYNC_BYTES: u64 = 8 << 20;
+
+/// Begins to sync the bytes of each shard up to a stripe, if there are enough.
+pub(crate) fn begin_sync<F: StoredFile>(files: &[F], layout: &Layout, stripe: u64) {
+    let block = layout.unit_offset(stripe) / SYNC_BYTES;
+    if layout.unit_offset(stripe + 1) / SYNC_BYTES > block {
+        files.iter().for_each(|file| file.begin_sync(block * SYNC_BYTES, SYNC_BYTES));
+    }
 }
 
 impl<R: Read> Input<R> {

@@ -16,8 +16,8 @@ use arguments::{Arguments, Command, Encode};
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 use recoded_stripes::{
-    Access, Content, Disk, Error, Layout, Options, Packed, Progress, Set, StagedDisk, Verdict,
-    encode, extract, extract_folder, is_pending, repair, replay, update, verify,
+    Access, Content, Disk, Error, Layout, Options, Packed, Progress, Set, StagedDisk, StoredFile,
+    Verdict, encode, extract, extract_folder, is_pending, repair, replay, update, verify,
 };
 
 /// Exit code of wrong arguments, as of the other programs.
@@ -165,10 +165,35 @@ fn extract_file(
         .permissions(Permissions::from_mode(set.header.mode.into()))
         .tempfile_in(parent)
         .map_err(failed)?;
-    extract(set, draft.as_file(), threads, progress)?;
+    extract(set, Output { file: draft.as_file(), bytes: 0 }, threads, progress)?;
     draft.as_file().sync_all().map_err(failed)?;
     draft.persist_noclobber(output).map_err(|error| failed(error.error))?;
     File::open(parent).and_then(|folder| folder.sync_all()).map_err(failed)
+}
+
+/// A file that is written to the disk while more is computed.
+struct Output<'a> {
+    file: &'a File,
+    bytes: u64,
+}
+
+/// Bytes that are sent to the disk at once.
+const SYNC_BYTES: u64 = 16 << 20;
+
+impl Write for Output<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write_at(self.bytes, bytes)?;
+        let block = self.bytes / SYNC_BYTES;
+        self.bytes += bytes.len() as u64;
+        if self.bytes / SYNC_BYTES > block {
+            self.file.begin_sync(block * SYNC_BYTES, SYNC_BYTES);
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 fn run_update(dir: &Path, at: u64, common: Common) -> Result<ExitCode, Error> {

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::sync::Mutex;
 
-use crate::encode::{Progress, sync_all};
+use crate::encode::{Progress, begin_sync, sync_all};
 use crate::error::Error;
 use crate::layout::HEADER_BYTES;
 use crate::set::{PARTIAL, Set, Slot, Wanted, shard_name, write_unit};
@@ -144,6 +144,7 @@ fn rebuild<F: StoredFile>(
                 write_unit(file, layout, place, stripe.unit(shard))
                     .map_err(|source| failed(shard, source))?;
             }
+            begin_sync(files, layout, number);
             progress(layout.content_bytes(number) as u64);
         }
         Ok(())

@@ -86,6 +86,9 @@ pub trait StoredFile: Send + Sync {
     /// Any error of the system.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
+    /// Suggests to write these bytes to the disk soon, so that a later sync waits for less.
+    fn begin_sync(&self, _offset: u64, _bytes: u64) {}
+
     /// Makes its bytes durable.
     ///
     /// # Errors
