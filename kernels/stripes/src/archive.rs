@@ -179,8 +179,8 @@ fn first_cause(written: Result<(), Error>, unpacked: Result<(), Error>) -> Resul
     }
 }
 
-/// Makes folders writable again, so that they can be removed with their contents. What fails here
-/// fails again when it is removed.
+/// Makes folders writable again, so that they can be removed with their contents. Errors
+/// are ignored here: the removal then meets the same folder.
 fn make_removable(folder: &Path) {
     let _ = std::fs::set_permissions(folder, Permissions::from_mode(0o700));
     for entry in folder.read_dir().into_iter().flatten().flatten() {

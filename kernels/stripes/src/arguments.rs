@@ -15,7 +15,7 @@ use clap::{Args, Parser, Subcommand, value_parser};
 ///   recoded-stripes recover film.set --output film.mkv
 ///
 /// Exit codes: 0 success, 1 error, 2 wrong arguments; of `verify`: 3 damaged but recoverable,
-/// 4 lost. Checksums find accidents. They are no protection against a person who changes shards.
+/// 4 lost. Checksums find accidental damage only: an attacker with write access can forge them.
 #[derive(Debug, Parser)]
 #[command(version, verbatim_doc_comment)]
 pub(crate) struct Arguments {

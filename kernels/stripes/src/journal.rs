@@ -83,7 +83,7 @@ impl<'a, S: Storage> Journal<'a, S> {
     }
 }
 
-/// Removes what an abandoned update has left, if anything.
+/// Removes the draft of an abandoned journal, if there is one.
 pub(crate) fn discard<S: Storage>(storage: &S) {
     // Without it, the next update overwrites the file.
     let _ = storage.remove(&partial());

@@ -13,7 +13,7 @@
 //! ```
 //!
 //! Everything from a file is untrusted: lengths are checked before memory is allocated, and loops
-//! end where the files end. Checksums have no key: they find accidents, not forgers.
+//! end where the files end. Checksums have no key: they find accidental damage, not forgery.
 
 #![forbid(unsafe_code)]
 

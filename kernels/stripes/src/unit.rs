@@ -4,7 +4,7 @@
 /// Bytes of a checksum.
 pub const CHECKSUM_BYTES: usize = 32;
 
-/// BLAKE3, without a key: it finds random damage, not a forger.
+/// BLAKE3, without a key: it finds accidental damage, not forgery.
 pub type Checksum = [u8; CHECKSUM_BYTES];
 
 /// A random name of a set, which distinguishes its shards from those of others.

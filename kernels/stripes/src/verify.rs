@@ -127,7 +127,7 @@ impl Report {
             matches!(shard.condition, Condition::Complete | Condition::Length { .. })
         };
         if self.shards.iter().filter(current).count() < self.header.layout.data() {
-            // Without a stripe, k headers are what is left to count.
+            // Empty content has no stripe; only headers can be counted.
             return Verdict::Lost;
         }
         let is_healthy = self.shards.iter().all(ShardReport::is_intact);

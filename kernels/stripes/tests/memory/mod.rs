@@ -19,7 +19,7 @@ pub struct MemoryFile {
     inode: usize,
 }
 
-/// What a power cut keeps of changes that were not synced.
+/// The part of unsynced changes that a power cut keeps.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Kept {
     /// None of them.
@@ -202,7 +202,7 @@ impl Memory {
         change(&mut state)
     }
 
-    /// As a step, but without effect at the cut: what a sync had achieved by then is random anyway.
+    /// As a step, but without effect at the cut, where the progress of a sync is random anyway.
     fn sync_step(&self, sync: impl FnOnce(&mut State)) -> io::Result<()> {
         self.step(|state| {
             if state.cut_at != Some(state.steps) && !state.ignores_syncs {
