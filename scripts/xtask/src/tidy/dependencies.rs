@@ -28,7 +28,7 @@ enum Allowed {
 }
 
 /// The direction of the path: ebpf -> xsk, pipeline, runtime -> kernels; control is outside.
-const DIRECTIONS: [(&str, Allowed); 37] = [
+const DIRECTIONS: [(&str, Allowed); 38] = [
     // Names and meanings of counters, for the programs that count and those that display. The
     // verdicts of the XDP program are in a crate that it can depend on.
     ("recoded-counters", Allowed::Only(&["recoded-wire"])),
@@ -66,6 +66,8 @@ const DIRECTIONS: [(&str, Allowed); 37] = [
     ("recoded-fpga", Allowed::Only(&["recoded-gf", "recoded-code", "recoded-offload"])),
     // Not on the path, because it brings a solver. The dataplane must not depend on it.
     ("recoded-degrees", Allowed::Only(&["recoded-gf", "recoded-code"])),
+    // Stored files, not packets.
+    ("recoded-stripes", Allowed::Only(&["recoded-gf", "recoded-code"])),
     ("recoded-xsk", Allowed::Only(&["recoded-counters", "recoded-wire"])),
     // Keys and tags of packets.
     ("recoded-secure", Allowed::Only(&["recoded-gf"])),
