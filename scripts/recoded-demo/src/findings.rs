@@ -341,7 +341,7 @@ impl Findings {
             .then_some("small generations and small fields need more redundancy");
         Criterion {
             rule: format!("recoded TCP reaches {TCP_SHARE} x link rate {what} in theory"),
-            found: format!("{:.1} of {wanted:.1} Mbit/s", self.recoded.tcp_mbps),
+            found: format!("{:.1} Mbit/s, required {wanted:.1}", self.recoded.tcp_mbps),
             holds: self.recoded.tcp_mbps >= wanted,
             waived: bursty.or(small).map(str::to_owned).or(self.load.recoded_tcp.excuse()),
         }
