@@ -151,8 +151,8 @@ pub enum StartError {
     /// IPv6 is disabled on this host.
     #[error(
         "tunnel `{tunnel}` does not get the address {address}: IPv6 is disabled on this host: \
-         enable it (`sysctl -w net.ipv6.conf.{tunnel}.disable_ipv6=0`, or without \
-         `ipv6.disable=1` on Linux's command line), or remove the address"
+         enable it (`sysctl -w net.ipv6.conf.default.disable_ipv6=0`, no `ipv6.disable=1` on \
+         Linux's command line), or remove the address"
     )]
     NoIpv6 {
         /// Name of the tunnel.

@@ -450,16 +450,10 @@ fn promote_secondaries(name: &str) {
 /// into a VRF; Linux keeps those of IPv4 anyway.
 fn set_ipv6(config: &TunnelConfig) {
     let is_ipv4 = config.addresses.iter().all(|(address, _)| address.is_ipv4());
-    let settings: &[[&str; 2]] = match is_ipv4 {
-        true => &[["addr_gen_mode", "1"]],
-        // Many hosts disable IPv6 on new interfaces.
-        false => &[["disable_ipv6", "0"], ["keep_addr_on_down", "1"]],
-    };
-    for [key, value] in settings {
-        let path = format!("/proc/sys/net/ipv6/conf/{}/{key}", config.name);
-        if let Err(error) = std::fs::write(&path, value) {
-            tracing::debug!(%error, path, "the tunnel has IPv6 as Linux has it by default");
-        }
+    let key = if is_ipv4 { "addr_gen_mode" } else { "keep_addr_on_down" };
+    let path = format!("/proc/sys/net/ipv6/conf/{}/{key}", config.name);
+    if let Err(error) = std::fs::write(&path, "1") {
+        tracing::debug!(%error, path, "the tunnel has IPv6 as Linux has it by default");
     }
 }
 

@@ -12,6 +12,7 @@ use crate::sockets::{MARK_HERE, MARK_OURS};
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// Routing table with one route: everything is delivered here. Numbered as its mark.
 const TABLE: u32 = MARK_HERE;
@@ -45,7 +46,16 @@ impl Rules {
         let stdin = nft.stdin.as_mut().ok_or_else(|| io::Error::other("no pipe"))?;
         stdin.write_all(text(tunnel, port, edge).as_bytes())?;
         stdin.flush()?;
-        Ok(Rules { nft })
+        let rules = Rules { nft };
+        // nft reports to no one when it has read them.
+        let begun = Instant::now();
+        while !is_set(tunnel)? {
+            if begun.elapsed() > PATIENCE {
+                return Err(io::Error::other("nft does not set the rules: see its messages above"));
+            }
+            std::thread::sleep(PAUSE);
+        }
+        Ok(rules)
     }
 }
 
@@ -55,6 +65,25 @@ impl Drop for Rules {
         let _ = self.nft.wait();
     }
 }
+
+/// Longest wait until nft has set the rules, and the pause between two looks.
+const PATIENCE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Whether the last rule of a table is in force: it is followed by an empty chain.
+fn is_set(tunnel: &str) -> io::Result<bool> {
+    let mut nft = Command::new("nft");
+    nft.args(["list", "chain", "inet", &table(tunnel), LAST]);
+    Ok(nft.stdout(Stdio::null()).stderr(Stdio::null()).status()?.success())
+}
+
+/// Name of the table for a tunnel.
+fn table(tunnel: &str) -> String {
+    format!("recoded-split-{tunnel}")
+}
+
+/// A chain without rules, which is added after all rules.
+const LAST: &str = "complete";
 
 fn route(family: &str) -> io::Result<()> {
     let (mark, table, priority) = (MARK_HERE.to_string(), TABLE.to_string(), PRIORITY.to_string());
@@ -73,7 +102,7 @@ fn route(family: &str) -> io::Result<()> {
 
 /// Commands for nft. The lines of a chain, in order.
 fn text(tunnel: &str, port: u16, edge: SocketAddr) -> String {
-    let table = format!("inet recoded-split-{tunnel}");
+    let table = format!("inet {}", table(tunnel));
     let family = if edge.is_ipv4() { "ip" } else { "ip6" };
     let begins = "tcp flags & (syn|ack) == syn";
     // The mark of a socket is unknown until its connection is established.
@@ -108,7 +137,7 @@ fn text(tunnel: &str, port: u16, edge: SocketAddr) -> String {
             text.push_str(&format!("add rule {table} {chain} {rule}\n"));
         }
     }
-    text
+    text + &format!("add chain {table} {LAST}\n")
 }
 
 #[cfg(test)]

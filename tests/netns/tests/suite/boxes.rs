@@ -93,6 +93,7 @@ fn subnets_behind_boxes_are_routed_into_the_tunnel() {
                 \"fd62::/64\"] }\n";
     for (host, space) in hosts.iter().enumerate() {
         space.ip(&format!("address add 10.{}.0.1/24 dev lo", 61 + host)).unwrap();
+        space.sysctl("net.ipv6.conf.default.disable_ipv6", "0").unwrap();
     }
     let mut daemons: Vec<Daemon> = (0..2).map(|host| start(&bed, host, text, None)).collect();
     let routes = |host: usize, family: &str| {
