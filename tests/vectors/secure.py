@@ -341,8 +341,9 @@ def with_mac1(message, receiver):
     return message + hashlib.blake2s(message, key=key, digest_size=16).digest()
 
 
-def with_macs(message, receiver):
-    return with_mac1(message, receiver) + bytes(16)
+def with_macs(message, pair, receiver, scope):
+    key = hashlib.blake2s(b"recoded v2 mac1" + pair + receiver + scope).digest()
+    return message + hashlib.blake2s(message, key=key, digest_size=16).digest() + bytes(16)
 
 
 def handshake(vector):
@@ -358,13 +359,14 @@ def handshake(vector):
     noise += state.seal(public(own))
     state.mix_key(x25519(own, public(peer)))
     noise += state.seal(struct.pack(">QB", vector["stamp"], profile))
-    initiation = with_macs(header + noise, public(peer))
+    pair = x25519(own, public(peer))
+    initiation = with_macs(header + noise, pair, public(peer), scope)
     noise = state.ephemeral(public(f))
     state.mix_key(x25519(e, public(f)))
     state.mix_key(x25519(own, public(f)))
     state.mix_key_and_hash(unhex(vector["psk"]))
     noise += state.seal(bytes([ids[1], profile]))
-    response = with_macs(bytes([0x27, 2, 0, ids[0]]) + noise, public(own))
+    response = with_macs(bytes([0x27, 2, 0, ids[0]]) + noise, pair, public(own), scope)
     there, back = state.hkdf(b"", 2)
     secrets = extract(state.h, there), extract(state.h, back)
     return initiation, response, *secrets

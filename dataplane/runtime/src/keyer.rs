@@ -23,8 +23,8 @@ use crate::topology::Topology;
 use crossbeam::channel::RecvTimeoutError;
 use recoded_pipeline::params::{FlowParams, PeerId, Role, Snapshot};
 use recoded_secure::{
-    Admission, ENVELOPE_BYTES, EdgeKeys, Entropy, Gate, HANDSHAKE_BYTES_MAX, HopKeys, Refused,
-    Ring, Scope, Strength, Turn, is_opening,
+    Admission, Arrived, ENVELOPE_BYTES, EdgeKeys, Entropy, Gate, HANDSHAKE_BYTES_MAX, HopKeys,
+    Refused, Ring, Scope, Strength, Turn,
 };
 use recoded_wire::handshake::{parse_handshake, write_edge_handshake, write_hop_handshake};
 use recoded_wire::header::{Flags, HEADER_BYTES, Header, PacketType};
@@ -140,7 +140,7 @@ impl Keyer {
         };
         keyer.recall_places(topology);
         let Some(private) = &topology.private_key else { return Ok(keyer) };
-        keyer.gate = Some(Gate::new(&private.public(), now, &Entropy::fresh()?));
+        keyer.gate = Some(Gate::new(now, &Entropy::fresh()?));
         for (party, hop) in keyer.hops.iter_mut().zip(&topology.hops) {
             if let Some(key) = &hop.key {
                 let (scope, strength) = (Scope::Hop, Strength::Standard);
@@ -289,15 +289,9 @@ impl Keyer {
         let message = &letter.packet()[HEADER_BYTES..];
         let mut out = [0; HANDSHAKE_BYTES_MAX];
         // The worker has checked that the address is that of the neighbour.
-        let address = peer.0.to_be_bytes();
-        let is_one_way = party.keys.is_one_way();
-        // An opening costs a hash, so it needs no gate, and its sender could not answer a cookie.
-        let admission = match is_one_way && is_opening(message) {
-            true => Ok(Admission::Pass),
-            false => gate.admit(now, &entropy, &address, message, &mut out),
-        };
+        let arrived = Arrived { address: &peer.0.to_be_bytes(), message };
+        let admission = party.keys.admit(gate, now, &entropy, arrived, &mut out);
         let turn = match admission {
-            Ok(Admission::Reply(_)) if is_one_way => Err(Refused::Unexpected),
             Ok(Admission::Reply(send)) => {
                 // A reply is no longer than its request.
                 self.send_to_hop(hop, None, &out[..send], 1);

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use crate::derive::Secrets;
 use crate::error::Refused;
 use crate::handshake::timing::{EPOCH_NANOS_MAX, RETRY_ROUND};
-use crate::handshake::{Established, Identity, Session, Step};
-use crate::keys::{Entropy, PublicKey};
+use crate::handshake::{Admission, Arrived, Established, Gate, Identity, Session, Step};
+use crate::keys::Entropy;
 use crate::profile::Profile;
 use crate::ring::{Epoch, Ring};
 use crate::silence::{Counters, Finding, Silence};
@@ -181,10 +181,25 @@ impl<Keys: EpochKeys> Association<Keys> {
         Ok(Turn { send, hello, is_changed: true, refusal, ..Turn::default() })
     }
 
-    /// Sender of an initiation, like [`Session::caller`].
+    /// Like [`Session::is_from_peer`].
     #[must_use]
-    pub fn caller(&self, entropy: &Entropy, message: &[u8]) -> Option<PublicKey> {
-        self.session.caller(entropy, message)
+    pub fn is_from_peer(&self, message: &[u8]) -> bool {
+        self.session.is_from_peer(message)
+    }
+
+    /// Like [`Session::admit`].
+    ///
+    /// # Errors
+    /// As for [`Session::admit`].
+    pub fn admit(
+        &mut self,
+        gate: &mut Gate,
+        now: u64,
+        entropy: &Entropy,
+        arrived: Arrived<'_>,
+        out: &mut [u8],
+    ) -> Result<Admission, Refused> {
+        self.session.admit(gate, now, entropy, arrived, out)
     }
 
     /// Like [`Session::peer_stamp`].

@@ -65,6 +65,12 @@ impl PrivateKey {
         PublicKey(MontgomeryPoint::mul_base_clamped(*self.0.expose()).to_bytes())
     }
 
+    /// The secret that this key and a public one have in common (RFC 7748, section 6.1). It never
+    /// changes, so it identifies two nodes but gives no forward secrecy.
+    pub(crate) fn shared_with(&self, peer: &PublicKey) -> Secret<32> {
+        Secret::new(MontgomeryPoint(peer.0).mul_clamped(*self.0.expose()).to_bytes())
+    }
+
     /// The key in base64.
     #[must_use]
     pub fn to_text(&self) -> Zeroizing<String> {

@@ -241,6 +241,34 @@ fn gate_asks_for_cookies_under_load_and_admits_who_brings_one() {
     assert_eq!(bob.admit(later, b"alice", &forged, &mut answer), Err(Refused::Tag));
 }
 
+/// A third party knows all public keys, and private keys of its own only.
+#[test]
+fn third_parties_use_up_nothing_that_a_peer_needs() {
+    let mut alice = Node::new(0, 0, PSK, 1);
+    let mut bob = Node::new(1, 0, PSK, 2);
+    let (mut out, mut answer) = ([0; 200], [0; 200]);
+    let initiation = alice.poll(2 * NANOS).expect("an initiation");
+    // The keys of another node, for the same receiver.
+    let mut outsider = Node::of_keys([9, 1], PSK, 3);
+    let forged = outsider.poll(2 * NANOS).expect("an initiation");
+    for _ in 0..10 * HANDSHAKES_PER_SECOND {
+        let refused = bob.admit(2 * NANOS, b"alice", &forged, &mut answer);
+        assert_eq!(refused, Err(Refused::Tag));
+    }
+    assert_eq!(bob.admit(2 * NANOS, b"alice", &initiation, &mut answer), Ok(Admission::Pass));
+    // A cookie of a third party that has read the initiation: bytes 2 and 3 answer it.
+    let mut other = Node::of_keys([9, 0], PSK, 4);
+    let mut call = Node::of_keys([0, 9], PSK, 5).poll(2 * NANOS).expect("an initiation");
+    call[2..4].copy_from_slice(&initiation[2..4]);
+    let cookie = other.demand_cookie(2 * NANOS, &call);
+    assert!(cookie.is_none(), "its MAC covers these bytes");
+    let genuine = bob.demand_cookie(2 * NANOS, &initiation).expect("a cookie under load");
+    let mut forged = genuine.clone();
+    *forged.last_mut().expect("bytes") ^= 1;
+    assert_eq!(alice.read(2 * NANOS, &forged, &mut out), Err(Refused::Tag));
+    alice.read(2 * NANOS, &genuine, &mut out).expect("the genuine one still counts");
+}
+
 #[test]
 fn copies_of_an_initiation_are_stale() {
     let mut alice = Node::new(0, 0, PSK, 1);

@@ -79,10 +79,7 @@ impl Keyer {
             return Ok(());
         }
         let now = self.clock.now();
-        let is_one_way = party.keys.is_one_way();
-        let has_mac =
-            is_one_way || self.gate.as_ref().is_some_and(|gate| gate.is_for_this(message));
-        if !has_mac {
+        if !party.keys.is_from_peer(message) {
             party.refuse(Refused::Tag);
             return Ok(());
         }

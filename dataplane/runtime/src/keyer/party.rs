@@ -4,8 +4,8 @@ use crate::keyring::SessionReport;
 use crate::memory::Memory;
 use crate::topology::PeerKey;
 use recoded_secure::{
-    Association, Entropy, EpochKeys, Identity, KeyDirection, OneWayKeys, PrivateKey, Profile,
-    PublicKey, Refused, Ring, Scope, Strength, Suite, Tries, Turn,
+    Admission, Arrived, Association, Entropy, EpochKeys, Gate, Identity, KeyDirection, OneWayKeys,
+    PrivateKey, Profile, Refused, Ring, Scope, Strength, Suite, Tries, Turn, is_opening,
 };
 use std::sync::Arc;
 
@@ -85,11 +85,29 @@ impl<Keys: EpochKeys> Source<Keys> {
         })
     }
 
-    /// The initiator of a handshake, as [`Association::caller`].
-    pub(super) fn caller(&self, entropy: &Entropy, message: &[u8]) -> Option<PublicKey> {
+    /// Whether a message may be read, as [`Association::admit`]. An opening costs a hash, so it
+    /// needs no gate, and its sender could not answer a cookie.
+    pub(super) fn admit(
+        &mut self,
+        gate: &mut Gate,
+        now: u64,
+        entropy: &Entropy,
+        arrived: Arrived<'_>,
+        out: &mut [u8],
+    ) -> Result<Admission, Refused> {
         match self {
-            Source::Agreed(association) => association.caller(entropy, message),
-            Source::OneWay(_) => None,
+            Source::Agreed(association) => association.admit(gate, now, entropy, arrived, out),
+            Source::OneWay(_) if is_opening(arrived.message) => Ok(Admission::Pass),
+            Source::OneWay(_) => Err(Refused::Unexpected),
+        }
+    }
+
+    /// Whether the other side formed a message, as [`Association::is_from_peer`]. Openings show it
+    /// when they are read.
+    pub(super) fn is_from_peer(&self, message: &[u8]) -> bool {
+        match self {
+            Source::Agreed(association) => association.is_from_peer(message),
+            Source::OneWay(_) => is_opening(message),
         }
     }
 

@@ -73,6 +73,12 @@ pub fn path_of(message: &[u8]) -> Option<u8> {
     }
 }
 
+/// Whether a message has the form of a response: anyone may write one.
+#[must_use]
+pub fn is_response(message: &[u8]) -> bool {
+    matches!(parse(message), Some(Message::Response { .. }))
+}
+
 /// Form of a message; `None` if it has none.
 pub(super) fn parse(bytes: &[u8]) -> Option<Message<'_>> {
     let (header, rest) = bytes.split_first_chunk::<HEADER>()?;

@@ -2,13 +2,13 @@
 //! with snow, in the message flow of WireGuard, including its protection of a responder under load.
 //!
 //! ```text
-//!  timers -> Session -- initiation --> Gate -> Session of the peer    state only behind the gate
-//!            Session <-- response ---- Gate <- Session
+//!  timers -> Session -- initiation --> mac1 -> Session of the peer    state only behind mac1
+//!            Session <-- response ---- mac1 <- Session
 //!            Session <-- cookie ------ Gate                             under load: no state
 //! ```
 //!
-//! A [`Gate`] is per node, a [`Session`] per peer. Both sides may begin; if they agree on two
-//! epochs, both know both, and [`Ring`](crate::Ring) keeps both.
+//! A [`Gate`] is per node, a [`Session`] per peer and path. Both sides may begin; if they agree on
+//! two epochs, both know both, and [`Ring`](crate::Ring) keeps both.
 
 mod cookie;
 mod message;
@@ -17,8 +17,8 @@ mod session;
 
 pub mod timing;
 
-pub use cookie::{Admission, Gate};
-pub use message::{HANDSHAKE_BYTES_MAX, HANDSHAKE_TYPE, path_of};
+pub use cookie::{Admission, Arrived, Gate};
+pub use message::{HANDSHAKE_BYTES_MAX, HANDSHAKE_TYPE, is_response, path_of};
 pub use session::{Established, Identity, Scope, Session, Step};
 
 pub(crate) use cookie::{mac, mac1};

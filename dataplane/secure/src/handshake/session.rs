@@ -4,7 +4,7 @@
 use snow::HandshakeState;
 use std::collections::VecDeque;
 
-use super::cookie::Stamps;
+use super::cookie::{Admission, Arrived, Gate, Stamps};
 use super::message::{
     FIRST_BYTE, HEADER, INITIATION, INITIATION_BYTES, INITIATION_PAYLOAD, MACS, Message, RESPONSE,
     RESPONSE_BYTES, RESPONSE_PAYLOAD, parse,
@@ -19,7 +19,7 @@ use crate::REKEY_PACKETS;
 use crate::derive::Secrets;
 use crate::envelope::Suite;
 use crate::error::Refused;
-use crate::keys::{Entropy, PublicKey};
+use crate::keys::Entropy;
 use crate::profile::Profile;
 use crate::ring::{Epoch, Ring};
 
@@ -102,7 +102,7 @@ impl Session {
         let waits = identity.private.public() > identity.peer;
         let wait = if waits { START_NANOS } else { 0 };
         Self {
-            stamps: Stamps::new(&identity.peer),
+            stamps: Stamps::new(&identity, now),
             identity,
             profile: profile.into(),
             path: 0,
@@ -175,7 +175,32 @@ impl Session {
         Ok(Step { send: INITIATION_BYTES, ..Step::default() })
     }
 
-    /// Reads a message that the [`Gate`](super::Gate) passed. A refused message changes nothing,
+    /// Whether the peer formed this message for this node, now or before: its first MAC is right,
+    /// or it is a cookie, which has none. No state changes.
+    #[must_use]
+    pub fn is_from_peer(&self, message: &[u8]) -> bool {
+        self.stamps.is_from_peer(message)
+    }
+
+    /// Whether a message may be read: its first MAC is right, and there are fewer than
+    /// [`HANDSHAKES_PER_SECOND`](super::timing::HANDSHAKES_PER_SECOND), or it has the MAC of a
+    /// cookie of `gate`. `out` has room for [`HANDSHAKE_BYTES_MAX`](super::HANDSHAKE_BYTES_MAX)
+    /// bytes. Cookies need no MAC; they are for the session that waits for one.
+    ///
+    /// # Errors
+    /// It is not a handshake message, or its MAC is wrong.
+    pub fn admit(
+        &mut self,
+        gate: &mut Gate,
+        now: u64,
+        entropy: &Entropy,
+        arrived: Arrived<'_>,
+        out: &mut [u8],
+    ) -> Result<Admission, Refused> {
+        self.stamps.admit(gate, now, entropy, arrived, out)
+    }
+
+    /// Reads a message that [`Session::admit`] passed. A refused message changes nothing,
     /// with one exception: a far too old initiation of the peer makes this side begin a handshake,
     /// at most once a second. Either the peer's clock went back while it restarted, or the
     /// initiation is a recorded one.
@@ -199,18 +224,6 @@ impl Session {
                 Ok(Step::default())
             }
         }
-    }
-
-    /// Sender of an initiation that reached this node, whichever peer it is for; `None` if it is
-    /// not an initiation, or damaged. It may be a copy of an old one. No state changes.
-    #[must_use]
-    pub fn caller(&self, entropy: &Entropy, message: &[u8]) -> Option<PublicKey> {
-        let Message::Initiation { header, noise } = parse(message)? else { return None };
-        // The seal of this first message does not depend on the peer's pre-shared key.
-        let mut state = noise::responder(&self.identity, header, entropy).ok()?;
-        read(&mut state, noise, &mut [0; INITIATION_PAYLOAD]).ok()?;
-        let key = state.get_remote_static()?;
-        PublicKey::new(key.try_into().ok()?).ok()
     }
 
     /// Notes that a packet under these keys has been verified: the peer has them. Only then can

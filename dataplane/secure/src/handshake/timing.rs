@@ -55,6 +55,7 @@ pub const STALE_PAUSE_NANOS: u64 = SECOND;
 /// Lifetime of a cookie, and of its secret.
 pub const COOKIE_NANOS: u64 = 120 * SECOND;
 
-/// Handshake messages per second above which a node requires cookies: each costs four
-/// multiplications on the curve, some 0.2 ms.
-pub const HANDSHAKES_PER_SECOND: u64 = 100;
+/// Handshake messages of a session per second above which it requires cookies: each costs four
+/// multiplications on the curve, some 0.2 ms. A peer sends fewer than ten. Only the peer, or a
+/// recording of its messages, uses them up.
+pub const HANDSHAKES_PER_SECOND: u64 = 20;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use recoded_secure::{
-    Admission, Entropy, Epoch, Gate, HANDSHAKE_TYPE, HopDigest, HopReceiver, HopSender, Identity,
-    PresharedKey, PrivateKey, Refused, Ring, Scope, Session, Step, Suite, TRAILER_BYTES,
+    Admission, Arrived, Entropy, Epoch, Gate, HANDSHAKE_TYPE, HopDigest, HopReceiver, HopSender,
+    Identity, PresharedKey, PrivateKey, Refused, Ring, Scope, Session, Step, Suite, TRAILER_BYTES,
     timing::{EPOCH_NANOS_MAX, HANDSHAKES_PER_SECOND},
 };
 
@@ -55,14 +55,23 @@ fn entropy(random: &mut ChaCha8Rng) -> Entropy {
 
 impl Node {
     pub fn new(side: usize, now: u64, shared: [u8; 32], seed: u64) -> Self {
+        Self::between([side, 1 - side], now, shared, seed)
+    }
+
+    /// A node with the first of these keys, and the second one as its peer's.
+    pub fn of_keys(keys: [usize; 2], shared: [u8; 32], seed: u64) -> Self {
+        Self::between(keys, 0, shared, seed)
+    }
+
+    fn between([own, peer]: [usize; 2], now: u64, shared: [u8; 32], seed: u64) -> Self {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         let identity = Identity {
             scope: Scope::Hop,
-            private: private(side),
-            peer: private(1 - side).public(),
+            private: private(own),
+            peer: private(peer).public(),
             psk: psk(shared),
         };
-        let gate = Gate::new(&private(side).public(), now, &entropy(&mut random));
+        let gate = Gate::new(now, &entropy(&mut random));
         let session = Session::new(identity, Suite::preferred(), now, &entropy(&mut random));
         let (sent, accepted, refused, epochs) = (0, 0, 0, 0);
         Self { gate, session, ring: Ring::default(), random, sent, accepted, refused, epochs }
@@ -75,7 +84,8 @@ impl Node {
         message: &[u8],
         out: &mut [u8],
     ) -> Result<Admission, Refused> {
-        self.gate.admit(now, &entropy(&mut self.random), address, message, out)
+        let arrived = Arrived { address, message };
+        self.session.admit(&mut self.gate, now, &entropy(&mut self.random), arrived, out)
     }
 
     /// A cookie for a handshake message, as if this node were too busy to read it.
