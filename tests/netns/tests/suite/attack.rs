@@ -408,7 +408,7 @@ fn packets_that_say_nothing_new_from_a_relay_with_all_rights_cost_the_other_path
     );
     assert!(sent > 2000, "{sent} copies prove nothing");
     // They are more than the link of the relay carries.
-    assert!(redundant > sent / 4, "{redundant} of {sent} reached the flow");
+    assert!(redundant > sent / 10, "{redundant} of {sent} reached the flow");
     assert!(outcome.lost() * 100 <= outcome.sent, "{} of {}", outcome.lost(), outcome.sent);
     assert_eq!(outcome.duplicates, 0);
     assert!(grown < 4096, "{grown} KiB");

@@ -341,9 +341,9 @@ fn reload_that_is_not_confirmed_is_taken_back_even_after_a_death() {
     let slow = |text: &str| text.replacen("rate_mbit = 97.0", "rate_mbit = 50.0", 1);
     rewrite(&relay, slow);
     for dies in [false, true] {
-        let (code, said) = recodectl(&relay, "reload --confirm 3s");
+        let (code, said) = recodectl(&relay, "reload --confirm 10s");
         assert_eq!(code, DONE, "{said}");
-        assert!(said.contains("rolling back in 3 s"), "{said}");
+        assert!(said.contains("rolling back in 10 s"), "{said}");
         assert_eq!(rate(&relay), Some(50.0));
         let (code, said) = recodectl(&relay, "reload");
         assert_eq!(code, REFUSED, "{said}");
