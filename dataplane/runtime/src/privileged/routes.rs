@@ -46,7 +46,7 @@ impl TunnelRoutes {
     /// [`StartError::Netlink`], [`StartError::Limit`].
     pub fn start(wanted: Destinations) -> Result<TunnelRoutes, StartError> {
         let mut held = Held { netlink: Netlink::open()?, wanted, failure: String::new() };
-        held.keep();
+        held.keep(|_| true);
         let held = Arc::new(Mutex::new(held));
         let (stop, stopped) = bounded(1);
         let kept = held.clone();
@@ -64,18 +64,19 @@ impl TunnelRoutes {
     pub fn change(&self, next: &Destinations) -> Result<(), StartError> {
         let mut held = lock(&self.held);
         let before = std::mem::replace(&mut held.wanted, next.clone());
-        let changed = held.apply();
+        let changed = held.apply(|_| true);
         if changed.is_err() {
             held.wanted = before;
-            held.keep();
+            held.keep(|_| true);
         }
         changed
     }
 }
 
 impl Held {
-    fn apply(&mut self) -> Result<(), StartError> {
-        for (tunnel, wanted) in &self.wanted {
+    /// Makes the routes those wanted, for tunnels whose destinations are `due`.
+    fn apply(&mut self, due: impl Fn(&[Address]) -> bool) -> Result<(), StartError> {
+        for (tunnel, wanted) in self.wanted.iter().filter(|(_, wanted)| due(wanted)) {
             let changed = self.netlink.route_into(tunnel, wanted)?;
             for (address, bits) in changed.added {
                 tracing::info!("route {address}/{bits} by {tunnel}");
@@ -87,8 +88,8 @@ impl Held {
         Ok(())
     }
 
-    fn keep(&mut self) {
-        let failure = self.apply().err().map(|error| error.to_string()).unwrap_or_default();
+    fn keep(&mut self, due: impl Fn(&[Address]) -> bool) {
+        let failure = self.apply(due).err().map(|error| error.to_string()).unwrap_or_default();
         if failure != self.failure && !failure.is_empty() {
             tracing::error!("{failure}: another route may have this destination (ip route)");
         }
@@ -119,6 +120,7 @@ fn lock(held: &Mutex<Held>) -> MutexGuard<'_, Held> {
 
 fn run(held: &Mutex<Held>, stopped: &Receiver<()>) {
     while stopped.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
-        lock(held).keep();
+        // A router may have a million routes: nothing is dumped where none is wanted.
+        lock(held).keep(|wanted| !wanted.is_empty());
     }
 }
