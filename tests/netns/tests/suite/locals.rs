@@ -23,8 +23,18 @@ fn roaming() -> LinePlan {
 
 /// Starts an end whose file does not set its own address.
 fn start(bed: &Bed, index: usize, plan: &LinePlan) -> Daemon {
+    start_written(bed, index, plan, |text| text)
+}
+
+/// The same, with a change of its file.
+fn start_written(
+    bed: &Bed,
+    index: usize,
+    plan: &LinePlan,
+    change: impl Fn(String) -> String,
+) -> Daemon {
     let bare = |socket: &str| {
-        let text = plan.config(index, socket);
+        let text = change(plan.config(index, socket));
         let kept: String = text
             .lines()
             .filter(|line| !line.starts_with("local ="))
@@ -79,6 +89,57 @@ fn address_that_dhcp_changes_is_followed_within_a_second_at_a_roaming_client() {
     assert_eq!(near.dataplane_pid().unwrap(), process, "{}", near.log());
     let said = output(&mut near.control(&["reload"])).unwrap();
     assert_eq!(said.code, Some(0), "{said:?}");
+}
+
+/// An uplink with IPv6 that dials again: another prefix, then an interface that is gone for a second
+/// and comes back with a third one.
+#[test]
+fn prefix_that_changes_is_followed_over_ipv6_and_so_is_an_interface_that_returns_with_another() {
+    let Some(_turn) = common::daemons() else { return };
+    let bed = common::bed(1, Loss::independent(0.0), 100.0);
+    let plan = roaming();
+    for (host, interface, address) in
+        [(bed.source(), "east", "fd00:77::1"), (bed.sink(), "west", "fd00:77::2")]
+    {
+        host.sysctl(&format!("net.ipv6.conf.{interface}.disable_ipv6"), "0").unwrap();
+        host.ip(&format!("addr add {address}/32 dev {interface} nodad")).unwrap();
+        host.ip(&format!("addr flush dev {interface} scope global to 10.77.0.0/16")).unwrap();
+    }
+    let over_ipv6 = |text: String| text.replace("10.77.1.", "fd00:77::");
+    let far = Daemon::start_as(&bed, 1, &plan, |socket| over_ipv6(plan.config(1, socket))).unwrap();
+    let near = start_written(&bed, 0, &plan, over_ipv6);
+    let answers = || common::answers(bed.source(), "10.99.0.2");
+    common::wait_for("a packet", &near, answers);
+    assert_eq!(local(&near), "fd00:77::1");
+    let change = |from: &str, to: &str| {
+        bed.source().ip(&format!("addr del {from}/32 dev east")).unwrap();
+        bed.source().ip(&format!("addr add {to}/32 dev east nodad")).unwrap();
+    };
+    let probe = stream(&bed, 6);
+    std::thread::sleep(Duration::from_secs(2));
+    change("fd00:77::1", "fd00:77:5::55");
+    let outcome = probe.finish().unwrap();
+    let gap = outcome.longest_gap_millis();
+    println!(
+        "another prefix: longest gap {gap:.0} ms, lost {} of {}",
+        outcome.lost(),
+        outcome.sent
+    );
+    assert!(gap < GAP_MILLIS_MAX, "{gap} ms:\n{}\n{}", near.log(), far.log());
+    common::wait_for("the address is shown", &near, || local(&near) == "fd00:77:5::55");
+
+    let probe = stream(&bed, 8);
+    std::thread::sleep(Duration::from_secs(2));
+    bed.source().ip("link set east down").unwrap();
+    std::thread::sleep(Duration::from_secs(1));
+    bed.source().ip("link set east up").unwrap();
+    bed.source().ip("addr add fd00:77:6::66/32 dev east nodad").unwrap();
+    let outcome = probe.finish().unwrap();
+    let gap = outcome.longest_gap_millis();
+    println!("dialled again: longest gap {gap:.0} ms, lost {} of {}", outcome.lost(), outcome.sent);
+    assert!(gap < 1000.0 + GAP_MILLIS_MAX, "{gap} ms:\n{}\n{}", near.log(), far.log());
+    common::wait_for("the address is shown", &near, || local(&near) == "fd00:77:6::66");
+    common::wait_for("a packet after it", &near, answers);
 }
 
 /// Guards against Linux sending from the address of the tunnel, where the neighbour followed it.
