@@ -346,10 +346,17 @@ def with_macs(message, pair, receiver, scope):
     return message + hashlib.blake2s(message, key=key, digest_size=16).digest() + bytes(16)
 
 
+def mark(secret, random):
+    """The mark of a session's first message."""
+    plain = struct.pack(">I", 1) + unhex(random)
+    return plain + hashlib.blake2s(plain, key=unhex(secret), digest_size=16).digest()[:8]
+
+
 def handshake(vector):
     own, peer = unhex(vector["initiator"]), unhex(vector["responder"])
     e, f = (unhex(key) for key in vector["ephemerals"])
     ids, profile, flow = vector["key_ids"], vector["profile"], vector["flow"]
+    marks = [mark(*both) for both in zip(vector["mark_secrets"], vector["mark_randoms"])]
     scope = b"hop" if flow is None else b"edge" + struct.pack(">I", flow)
     header = bytes([0x27, 1, ids[0], 0])
     state = Noise(b"recoded v2" + header + scope)
@@ -358,14 +365,14 @@ def handshake(vector):
     state.mix_key(x25519(e, public(peer)))
     noise += state.seal(public(own))
     state.mix_key(x25519(own, public(peer)))
-    noise += state.seal(struct.pack(">QB", vector["stamp"], profile))
+    noise += state.seal(struct.pack(">QB", vector["stamp"], profile) + marks[0] + bytes(16))
     pair = x25519(own, public(peer))
     initiation = with_macs(header + noise, pair, public(peer), scope)
     noise = state.ephemeral(public(f))
     state.mix_key(x25519(e, public(f)))
     state.mix_key(x25519(own, public(f)))
     state.mix_key_and_hash(unhex(vector["psk"]))
-    noise += state.seal(bytes([ids[1], profile]))
+    noise += state.seal(bytes([ids[1], profile]) + marks[1] + bytes(16))
     response = with_macs(bytes([0x27, 2, 0, ids[0]]) + noise, pair, public(own), scope)
     there, back = state.hkdf(b"", 2)
     secrets = extract(state.h, there), extract(state.h, back)

@@ -302,6 +302,9 @@ async fn beat(node: &Node, channel: &Channel) -> Failure {
                 return Failure::Unhealthy;
             }
         }
+        if node.is_set_back() {
+            return Failure::SetBack;
+        }
         if node.needs_restart() && !is_alone {
             return Failure::Again;
         }

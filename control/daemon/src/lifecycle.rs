@@ -37,6 +37,9 @@ pub const LEAVE_PATIENCE: Duration = Duration::from_millis(500);
 /// Exit code that requests another dataplane process.
 pub const EXIT_AGAIN: u8 = 75;
 
+/// Exit code of a dataplane process that was set back to a snapshot, or runs twice.
+pub const EXIT_SET_BACK: u8 = 76;
+
 /// The first message: frames that the process maps before it knows its configuration. Zero frames
 /// for a process that starts at once.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]

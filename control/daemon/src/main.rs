@@ -27,7 +27,7 @@ use recoded::config::{Config, Sandbox};
 use recoded::control::socket::SocketError;
 use recoded::dataplane::Observation;
 use recoded::keys::{Keys, KeysError};
-use recoded::lifecycle::EXIT_AGAIN;
+use recoded::lifecycle::{EXIT_AGAIN, EXIT_SET_BACK};
 use recoded::log_limit::LogLimit;
 use recoded::memory;
 use recoded::metrics::MetricsError;
@@ -178,6 +178,11 @@ enum Failure {
     NoSupervisor(io::Error),
     #[error("an interface is back: another dataplane process takes it over")]
     Again,
+    #[error(
+        "this box was set back to a snapshot, or runs twice: another dataplane process begins with \
+         new keys and numbers"
+    )]
+    SetBack,
     #[error("another dataplane process takes over, with the configuration that was read")]
     Replaced,
 }
@@ -193,6 +198,7 @@ impl Failure {
             | Failure::Keys(_) => EXIT_CONFIG,
             Failure::Dataplane { code, .. } => code.unwrap_or(EXIT_FAILED),
             Failure::Again | Failure::Replaced => EXIT_AGAIN,
+            Failure::SetBack => EXIT_SET_BACK,
             _ => EXIT_FAILED,
         }
     }

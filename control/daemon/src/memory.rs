@@ -3,6 +3,7 @@
 //! Limits and counters are those of this process's control group if it has a memory controller
 //! (cgroup v2: a unit of systemd, a container), otherwise those of the machine.
 
+use crate::lifecycle::EXIT_SET_BACK;
 use std::fs;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -10,6 +11,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
 const SIGKILL: i32 = 9;
+
+/// The reason of [`EXIT_SET_BACK`].
+const SET_BACK: &str = "this box was set back to a snapshot, or runs twice (a copy needs a key of \
+                        its own); the next process has new keys and numbers";
 
 /// The fix, appended to the reason.
 const CURE: &str = "or set fewer `frames` or `workers` in [daemon]";
@@ -64,9 +69,12 @@ impl Memory {
         }
     }
 
-    /// Why a process ended, if Linux killed it because memory ran out: the count has increased
-    /// since `before`.
+    /// Why a process ended, if it was set back, or Linux killed it because memory ran out: the
+    /// count has increased since `before`.
     pub fn cause(&self, status: ExitStatus, before: Option<u64>) -> Option<String> {
+        if status.code() == Some(EXIT_SET_BACK.into()) {
+            return Some(SET_BACK.to_owned());
+        }
         let is_more = self.ended()? > before?;
         let limit = match self.limit() {
             Some(bytes) => format!("give its unit or container more than {} MiB", bytes >> 20),

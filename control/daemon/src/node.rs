@@ -71,6 +71,11 @@ impl Node {
         self.runtime.needs_restart()
     }
 
+    /// Whether this process was set back to a snapshot, or runs twice.
+    pub fn is_set_back(&self) -> bool {
+        self.runtime.is_set_back()
+    }
+
     /// Leaves packets queued in tunnels to the process that takes over.
     pub fn leave(&self) {
         self.runtime.leave();

@@ -335,6 +335,7 @@ impl Keyer {
         let turn = match turn {
             Ok(turn) => turn,
             Err(reason) => {
+                self.look_for_set_back(reason);
                 if let Some(party) = &mut self.hops[hop] {
                     party.refuse(reason);
                 }
@@ -366,6 +367,13 @@ impl Keyer {
         }
     }
 
+    /// Has this process end where a peer shows that it was set back.
+    fn look_for_set_back(&self, reason: Refused) {
+        if reason == Refused::SetBack {
+            self.shared.is_set_back.store(true, Relaxed);
+        }
+    }
+
     /// Sends a handshake message or a hello to a neighbour: to `place`, or to its known place.
     fn send_to_hop(&self, hop: usize, place: Option<LinkAddress>, message: &[u8], copies: usize) {
         let Ok(id) = u16::try_from(hop) else { return };
@@ -381,6 +389,7 @@ impl Keyer {
 
     /// Sends the message that an association with another edge requests.
     fn follow_edge(&mut self, edge: usize, turn: Result<Turn, Refused>, message: &[u8]) {
+        turn.err().into_iter().for_each(|reason| self.look_for_set_back(reason));
         let (flow, party) = &mut self.edges[edge];
         let flow = *flow;
         let turn = match turn {

@@ -240,6 +240,12 @@ impl Runtime {
         self.node.needs_restart.load(Ordering::Relaxed)
     }
 
+    /// Whether this process was set back to a snapshot, or runs twice: its keys and numbers must
+    /// not be used any more. Stop the node and start it in a new process.
+    pub fn is_set_back(&self) -> bool {
+        self.node.shared.is_set_back.load(Ordering::Relaxed)
+    }
+
     /// The queue in front of the accelerator, if one is configured.
     pub fn offload(&self) -> Option<&Offload> {
         self.offload.as_ref()

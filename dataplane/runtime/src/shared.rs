@@ -117,6 +117,9 @@ pub(crate) struct Shared {
     pub(crate) inboxes: Vec<Inbox>,
     /// Neighbours that do not respond, for the thread that resolves them.
     pub(crate) suspects: ArrayQueue<PeerId>,
+    /// Set where a peer shows that this process was set back to a snapshot, or runs twice. Relaxed:
+    /// it guards no other memory.
+    pub(crate) is_set_back: AtomicBool,
     wakers: Arc<[Waker]>,
     start: Instant,
     /// Last sign of life of each worker, in milliseconds since `start`. Relaxed: they guard no
@@ -158,6 +161,7 @@ impl Shared {
             refusals: AtomicU64::new(0),
             inboxes: wakers.iter().map(|_| Inbox::new(wakers.len())).collect(),
             suspects: ArrayQueue::new(SUSPECTS),
+            is_set_back: AtomicBool::new(false),
             start: Instant::now(),
             heard: wakers.iter().map(|_| CachePadded::default()).collect(),
             observer: Observer::default(),

@@ -96,6 +96,9 @@ pub enum Refused {
     /// An initiation or opening that is not newer than the last one.
     #[error("older than one before: the clock of the sender went back, or it is a recorded copy")]
     Stale,
+    /// The peer returned a mark of this session that another copy of its memory made.
+    #[error("this box was set back to a snapshot, or runs twice: it begins with new keys")]
+    SetBack,
     /// State that must survive a restart could not be stored.
     #[error("what is to be remembered over a restart cannot be kept")]
     NotKept,

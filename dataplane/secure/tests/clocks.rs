@@ -1,4 +1,5 @@
-//! Two ends with wrong wall clocks that restart, and recorded initiations.
+//! Two ends with wrong wall clocks that restart, or are set back to a snapshot, and recorded
+//! initiations.
 
 mod chance;
 
@@ -41,6 +42,8 @@ struct Pair {
     refused: [Vec<Refused>; 2],
     /// When each last accepted a packet.
     taken: [u64; 2],
+    /// How far the clocks of each are behind the time of the test: its machine was set back.
+    behind: [u64; 2],
 }
 
 fn start(
@@ -72,6 +75,7 @@ impl Pair {
             initiations,
             refused,
             taken: [0; 2],
+            behind: [0; 2],
         }
     }
 
@@ -97,7 +101,8 @@ impl Pair {
         match what {
             Travelling::Message(message) => {
                 let entropy = self.chance.entropy();
-                match self.ends[to].receive(self.now, &entropy, &message, &mut out) {
+                let now = self.now - self.behind[to];
+                match self.ends[to].receive(now, &entropy, &message, &mut out) {
                     Ok(turn) => {
                         if turn.send > 0 {
                             self.send(to, Travelling::Message(out[..turn.send].to_vec()));
@@ -123,9 +128,9 @@ impl Pair {
         for _ in 0..millis {
             self.now += MILLI;
             for end in 0..2 {
-                let (stamp, mut out) = (self.clocks[end] + self.now, [0; HANDSHAKE_BYTES_MAX]);
-                let entropy = self.chance.entropy();
-                let turn = self.ends[end].poll(self.now, stamp, &entropy, &mut out).unwrap();
+                let (now, mut out) = (self.now - self.behind[end], [0; HANDSHAKE_BYTES_MAX]);
+                let (stamp, entropy) = (self.clocks[end] + now, self.chance.entropy());
+                let turn = self.ends[end].poll(now, stamp, &entropy, &mut out).unwrap();
                 if turn.send > 0 {
                     self.initiations[end].push(out[..turn.send].to_vec());
                     self.send(end, Travelling::Message(out[..turn.send].to_vec()));
@@ -145,11 +150,17 @@ impl Pair {
         self.ends[0].agreed().max(self.ends[1].agreed())
     }
 
+    /// Which of them found out that they were set back.
+    fn set_back(&self) -> [bool; 2] {
+        self.refused.each_ref().map(|refused| refused.contains(&Refused::SetBack))
+    }
+
     fn assert_talking(&self, what: &str) {
         for (end, taken) in self.taken.iter().enumerate() {
             let ago = (self.now - taken) / MILLI;
             assert!(ago < 100, "{what}: the last packet of {end} is {ago} ms old");
         }
+        assert_eq!(self.set_back(), [false; 2], "{what}: {:?}", self.refused);
     }
 }
 
@@ -221,4 +232,29 @@ fn late_copies_of_initiations_cause_nothing() {
         pair.run(50);
     }
     assert_eq!(pair.initiations[1].len(), sent);
+}
+
+/// A virtual machine is restored from a snapshot of its memory, minutes or days old. Its clocks are
+/// those of the snapshot, or its wall clock is right. The same seed makes the same two ends twice.
+#[test]
+fn end_that_is_set_back_to_a_snapshot_finds_out_and_no_other_does() {
+    for seed in 20..24 {
+        let (end, has_right_clock) = (seed as usize % 2, seed % 4 < 2);
+        let hours = u64::from(seed == 20);
+        let [mut pair, snapshot] = [(); 2].map(|()| {
+            let mut pair = Pair::new(seed, [TODAY; 2]);
+            pair.run(3000);
+            pair
+        });
+        pair.run(130_000 + 3_600_000 * hours);
+        pair.assert_talking("before");
+        pair.behind[end] = pair.now - snapshot.now;
+        if has_right_clock {
+            pair.clocks[end] += pair.behind[end];
+        }
+        pair.ends[end] = snapshot.ends.into_iter().nth(end).unwrap();
+        pair.run(10_000);
+        let found = pair.set_back();
+        assert_eq!(found, [end == 0, end == 1], "seed {seed}: {:?}", pair.refused);
+    }
 }

@@ -159,6 +159,10 @@ pub struct Handshake {
     pub profile: u8,
     /// Key ids of initiator and responder.
     pub key_ids: [u8; 2],
+    /// Secrets of the marks of initiator and responder.
+    pub mark_secrets: [Hex; 2],
+    /// Random bytes of both marks.
+    pub mark_randoms: [Hex; 2],
     /// The initiation.
     pub initiation: Hex,
     /// The response.
@@ -468,6 +472,8 @@ fn handshake(scope: Scope, strength: Strength) -> Handshake {
         stamp,
         profile: ours.profile.code(),
         key_ids: [ours.key_id, theirs.key_id],
+        mark_secrets: [half(10), half(11)].map(Hex::from),
+        mark_randoms: [[4; 4], [5; 4]].map(Hex::from),
         initiation: Hex(initiation.into()),
         response: Hex(response.into()),
         there: Hex::from(*ours.send.expose()),

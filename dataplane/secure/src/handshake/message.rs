@@ -2,16 +2,16 @@
 //!
 //! ```text
 //!                0        1          2             3               4
-//!  initiation    0x27     1          sender's id   path            noise, 105  mac1, 16  mac2, 16
-//!  response      0x27     2          path          receiver's id   noise, 50   mac1, 16  mac2, 16
+//!  initiation    0x27     1          sender's id   path            noise, 137  mac1, 16  mac2, 16
+//!  response      0x27     2          path          receiver's id   noise, 82   mac1, 16  mac2, 16
 //!  cookie        0x27     3          bytes 2 and 3 of the          nonce, 24   sealed cookie, 32
 //!                                    message answered
 //!  opening       0x27     4          sender's id   profile         see one_way
 //!  grant         0x27     5          epochs        columns         see grant
 //!  telling       0x27     6          0             0               see group
 //!
-//!  payload of an initiation   stamp (64), profile (8)
-//!  payload of a response      sender's id (8), profile (8)
+//!  payload of an initiation   stamp (64), profile (8), marks (256)
+//!  payload of a response      sender's id (8), profile (8), marks (256)
 //! ```
 //!
 //! 0x27 is version 2, type 7. An id names keys in packets, and is chosen by their receiver. The
@@ -36,10 +36,13 @@ pub(super) const HEADER: usize = 4;
 pub(crate) const MAC: usize = 16;
 pub(super) const MACS: usize = 2 * MAC;
 
-/// A stamp and a profile.
-pub(super) const INITIATION_PAYLOAD: usize = 9;
-/// A key id and a profile.
-pub(super) const RESPONSE_PAYLOAD: usize = 2;
+/// Bytes of a mark. Zeros stand for none.
+pub(super) const MARK: usize = 16;
+
+/// A stamp, a profile, and marks.
+pub(super) const INITIATION_PAYLOAD: usize = 9 + 2 * MARK;
+/// A key id, a profile, and marks.
+pub(super) const RESPONSE_PAYLOAD: usize = 2 + 2 * MARK;
 
 /// Ephemeral key, static key with its tag, payload with its tag.
 const INITIATION_NOISE: usize = 32 + 32 + 16 + INITIATION_PAYLOAD + 16;

@@ -11,6 +11,7 @@
 //! two epochs, both know both, and [`Ring`](crate::Ring) keeps both.
 
 mod cookie;
+mod marks;
 mod message;
 pub(crate) mod noise;
 mod session;

@@ -5,9 +5,10 @@ use snow::HandshakeState;
 use std::collections::VecDeque;
 
 use super::cookie::{Admission, Arrived, Gate, Stamps};
+use super::marks::{Marked, Marks};
 use super::message::{
-    FIRST_BYTE, HEADER, INITIATION, INITIATION_BYTES, INITIATION_PAYLOAD, MACS, Message, RESPONSE,
-    RESPONSE_BYTES, RESPONSE_PAYLOAD, parse,
+    FIRST_BYTE, HEADER, INITIATION, INITIATION_BYTES, INITIATION_PAYLOAD, MACS, MARK, Message,
+    RESPONSE, RESPONSE_BYTES, RESPONSE_PAYLOAD, parse,
 };
 use super::noise::{self, Split};
 pub use super::noise::{Identity, Scope};
@@ -59,6 +60,7 @@ pub struct Session {
     profile: Profile,
     path: u8,
     stamps: Stamps,
+    marks: Marks,
     ring: Ring<Began>,
     pending: Option<Pending>,
     /// Earlier initiations, the newest first.
@@ -103,6 +105,7 @@ impl Session {
         let wait = if waits { START_NANOS } else { 0 };
         Self {
             stamps: Stamps::new(&identity, now),
+            marks: Marks::new(entropy),
             identity,
             profile: profile.into(),
             path: 0,
@@ -160,6 +163,7 @@ impl Session {
         let mut payload = [0; INITIATION_PAYLOAD];
         payload[..8].copy_from_slice(&self.last_stamp.to_be_bytes());
         payload[8] = self.profile.code();
+        payload[9..].copy_from_slice(&self.marks.make(entropy).bytes());
         let message = out.get_mut(..INITIATION_BYTES).ok_or(Refused::Long)?;
         write(&mut state, &header, &payload, message)?;
         self.stamps.write(now, message);
@@ -291,8 +295,12 @@ impl Session {
         if header[3] != self.path {
             return Err(Refused::OtherPath);
         }
-        let [stamp @ .., code] = payload;
+        let (start, marks): ([u8; 9], _) = split_marks(&payload);
+        let [stamp @ .., code] = start;
         let stamp = u64::from_be_bytes(stamp);
+        if self.marks.shows_set_back(&marks) {
+            return Err(Refused::SetBack);
+        }
         if let Some((newest, _)) = self.peer_stamp.filter(|(newest, _)| stamp <= *newest) {
             if newest - stamp > STALE_NANOS {
                 self.begin_instead(now);
@@ -309,8 +317,12 @@ impl Session {
         let key_id = self.free_id();
         let message = out.get_mut(..RESPONSE_BYTES).ok_or(Refused::Long)?;
         let response = [FIRST_BYTE, RESPONSE, self.path, header[2]];
-        write(&mut state, &response, &[key_id, answer.code()], message)?;
+        let mut payload = [0; RESPONSE_PAYLOAD];
+        payload[..2].copy_from_slice(&[key_id, answer.code()]);
+        payload[2..].copy_from_slice(&self.marks.make(entropy).bytes());
+        write(&mut state, &response, &payload, message)?;
         self.stamps.write(now, message);
+        self.marks.note(&marks);
         self.peer_stamp = Some((stamp, now));
         let profile = match agreed {
             Ok(profile) => profile,
@@ -359,12 +371,17 @@ impl Session {
         };
         let mut payload = [0; RESPONSE_PAYLOAD];
         read(state, noise, &mut payload)?;
-        let (key_id, [peer_key_id, code]) = (*key_id, payload);
+        let key_id = *key_id;
+        let ([peer_key_id, code], marks) = split_marks(&payload);
         let Split { send, receive } = noise::split(state);
         self.round_trip = now.saturating_sub(*sent_at);
         // The handshake is complete, regardless of the payload: snow reads a response once.
         self.pending = None;
         self.earlier.clear();
+        if self.marks.shows_set_back(&marks) {
+            return Err(Refused::SetBack);
+        }
+        self.marks.note(&marks);
         let profile = self.agree(code)?;
         self.retries = 0;
         self.ring.install(Epoch { key_id, since: now, keys: Began::Here });
@@ -443,6 +460,14 @@ fn read<const N: usize>(
         Ok(length) if length == N => Ok(()),
         _ => Err(Refused::Handshake),
     }
+}
+
+/// The start of a payload, and the marks behind it.
+fn split_marks<const N: usize, const START: usize>(payload: &[u8; N]) -> ([u8; START], Marked) {
+    const { assert!(N == START + 2 * MARK) };
+    let start = payload.first_chunk().expect("shorter than the payload");
+    let marks = payload.last_chunk().expect("shorter than the payload");
+    (*start, Marked::read(marks))
 }
 
 /// The shortest wait for a response over a path of this round trip.

@@ -91,8 +91,8 @@ fn address_that_dhcp_changes_is_followed_within_a_second_at_a_roaming_client() {
     assert_eq!(said.code, Some(0), "{said:?}");
 }
 
-/// An uplink with IPv6 that dials again: another prefix, then an interface that is gone for a second
-/// and comes back with a third one.
+/// An uplink with IPv6 that dials again: another prefix, then an interface that is gone for a
+/// second and comes back with a third one.
 #[test]
 fn prefix_that_changes_is_followed_over_ipv6_and_so_is_an_interface_that_returns_with_another() {
     let Some(_turn) = common::daemons() else { return };
