@@ -160,8 +160,8 @@ impl Keeper {
         }
     }
 
-    /// Also reads files of networks, in which `name` is this host; `derived` is its part in the
-    /// file as read.
+    /// Also reads files of networks, where `name` is this host; `derived` is its part in the file
+    /// as read.
     #[must_use]
     pub fn named(self, name: Option<String>, derived: String) -> Keeper {
         self.state().derived = derived;

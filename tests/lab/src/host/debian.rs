@@ -1,4 +1,5 @@
-//! The root in memory of an arm64 peer: a small Debian with systemd, and our packages for it.
+//! The root in memory of an arm64 peer: a small Debian with systemd, and the packages of Recoded for
+//! it.
 //!
 //! ```text
 //!  init (busybox): modules, interfaces, management
