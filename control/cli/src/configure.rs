@@ -60,7 +60,7 @@ pub enum ConfigureError {
     /// It is not valid.
     #[error(transparent)]
     Config(#[from] ConfigErrors),
-    /// It is a network without this host.
+    /// It is a network, in which this host is not known.
     #[error(transparent)]
     Own(#[from] OwnError),
     /// Linux does not answer.

@@ -221,8 +221,8 @@ impl<D: Dataplane> Live<D> {
         if is_live {
             config = Config::from_document(&document, &mtus, Some(&self.config)).map_err(|errors| {
                 let reason = format!(
-                    "{errors}\nthat is so for tunnels as they are now: restart the daemon to make \
-                     them anew; nothing was changed"
+                    "{errors}\nthat is so for tunnels as they are now: restart the daemon to \
+                     recreate them; nothing was changed"
                 );
                 ControlError::Refused { reason }
             })?;
