@@ -200,6 +200,17 @@ pub fn bats(source_symbols: usize) -> FlowCode {
     })
 }
 
+/// Makes a flow one of 256 generations.
+pub fn rlnc(params: &mut FlowParams) {
+    (params.code, params.generations) = (FlowCode::Rlnc, 256);
+}
+
+/// Makes a flow one of BATS, with blocks of up to 256 symbols.
+#[cfg(feature = "bats")]
+pub fn blocks(params: &mut FlowParams) {
+    (params.code, params.generations) = (bats(256), 256);
+}
+
 /// Every code, with symbols that hold a packet.
 pub fn codes() -> Vec<FlowCode> {
     vec![
