@@ -32,8 +32,8 @@ missing_packages() {
     printf '%s\n' "${missing[@]}"
 }
 
-# Debian and Ubuntu packages that only tests need: what reads packets by our dissector, and what
-# reaches the boxes of a network, and what a fleet agent follows.
+# Debian and Ubuntu packages that only tests need: a reader of packets for Recoded's dissector,
+# programs that reach the boxes of a network, and those that a fleet agent follows.
 missing_test_packages() {
     command -v tshark >/dev/null || printf 'tshark\n'
     command -v ssh >/dev/null || printf 'openssh-client\n'
@@ -143,7 +143,7 @@ install_packages() {
 
 apt_install() { apt-get install -y -qq --no-install-recommends "$@" >/dev/null; }
 
-# without_services "NAMES" COMMAND...: runs a command that installs these. We run our own in a
+# without_services "NAMES" COMMAND...: runs a command that installs these. Tests run theirs in a
 # namespace; they are not meant to use this machine's ports, so their system services are neither
 # started now nor at the next boot.
 without_services() {

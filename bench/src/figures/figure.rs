@@ -233,7 +233,7 @@ pub enum From {
     Paper,
     /// An independent program.
     Oracle,
-    /// Our own closed form.
+    /// A closed form of this repository.
     Theory,
     /// Another series.
     Series,

@@ -75,8 +75,8 @@ pub enum OpenError {
     Source(#[from] HttpError),
     /// The agent's own folder.
     #[error(
-        "cannot use {folder} ({source}): it must be a folder that this user may write; to begin \
-         anew, remove it, which forgets the versions that were seen"
+        "cannot use {folder} ({source}): it must be a folder that this user may write; to \
+         start over, remove it, which forgets the versions that were seen"
     )]
     Store {
         /// The folder.

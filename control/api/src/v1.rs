@@ -115,7 +115,7 @@ pub struct Link {
     pub name: String,
     /// Network interface.
     pub interface: String,
-    /// Our address on it.
+    /// The address of this node on it.
     pub local: String,
     /// up, down, or waiting; then packets for it are dropped.
     #[serde(default)]

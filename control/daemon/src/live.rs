@@ -219,13 +219,14 @@ impl<D: Dataplane> Live<D> {
         }
         let is_live = changes.iter().all(|change| change.cost <= Cost::Flow);
         if is_live {
-            config = Config::from_document(&document, &mtus, Some(&self.config)).map_err(|errors| {
-                let reason = format!(
-                    "{errors}\nthat is so for tunnels as they are now: restart the daemon to make \
-                     them anew; nothing was changed"
-                );
-                ControlError::Refused { reason }
-            })?;
+            config =
+                Config::from_document(&document, &mtus, Some(&self.config)).map_err(|errors| {
+                    let reason = format!(
+                        "{errors}\nthat is so for tunnels as they are now: restart the daemon to \
+                     recreate them; nothing was changed"
+                    );
+                    ControlError::Refused { reason }
+                })?;
         }
         Ok(Next { changes, document, mtus, config })
     }

@@ -23,15 +23,14 @@ use recoded::config::Config;
 use recoded::config::names::Names;
 use recoded::control::socket::claim;
 use recoded::events::{self, Happened, Kind};
-use recoded::keeper::{Handover, Keeper};
+use recoded::keeper::{Handover, Keeper, TunnelNetwork};
 use recoded::keys::Keys;
 use recoded::lifecycle::{EXIT_AGAIN, Start, written};
 use recoded::node;
 use recoded::predecessor::{Killed, Lock, Process, Record};
 use recoded_runtime::channel::Channel;
 use recoded_runtime::{
-    HopConfig, Inherited, KillSwitch, Privileged, StartError, TunnelAddresses, TunnelQueues,
-    TunnelRoutes, Ways,
+    HopConfig, Inherited, KillSwitch, Privileged, StartError, TunnelQueues, TunnelRoutes, Ways,
 };
 use sd_notify::NotifyState;
 use std::collections::BTreeMap;
@@ -110,17 +109,16 @@ pub fn run(arguments: &Arguments, own: Own, config: Config, names: Names) -> Res
     let claimed = early.map_or_else(|| claim(&config.daemon.socket, true), Ok);
     let (listener, _claim) = claimed?;
     lock.note(&record);
-    let addresses = privileged.addresses();
-    let routes = Arc::new(TunnelRoutes::start(config.tunnel_routes())?);
-    let keeper = keeper(arguments, &record, &addresses).routing(routes.clone());
-    let keeper = keeper.continuing(lock.events());
+    let routes = TunnelRoutes::start(config.tunnel_routes())?;
+    let network = Arc::new(TunnelNetwork { addresses: privileged.addresses(), routes });
+    let keeper = keeper(arguments, &record, network.clone()).continuing(lock.events());
     let keeper = started(keeper.named(arguments.name.clone(), derived), handover.as_ref());
     let supervisor = Supervisor {
         arguments,
         standby,
         asks: Asks::new(config.daemon.socket.clone()),
         resolver: Resolver::new(config.daemon.socket.clone()),
-        in_force: InForce { keeper, record, lock: &lock, addresses, routes, is_ended: false },
+        in_force: InForce { keeper, record, lock: &lock, network, is_ended: false },
         signals,
         program,
         listener,
@@ -155,10 +153,10 @@ fn started(keeper: Keeper, handover: Option<&Handover>) -> Arc<Keeper> {
 }
 
 /// Creates the keeper of configurations from the record.
-fn keeper(arguments: &Arguments, record: &Record, addresses: &Arc<TunnelAddresses>) -> Keeper {
+fn keeper(arguments: &Arguments, record: &Record, network: Arc<TunnelNetwork>) -> Keeper {
     let Record { file, text, names, .. } = record;
     let keeper = Keeper::new(arguments.config(), file, text, arguments.state.clone());
-    keeper.knowing(names.clone()).addressing(addresses.clone())
+    keeper.knowing(names.clone()).networking(network)
 }
 
 /// Holds back packets for tunnels while these do not exist, if the file enables it.
@@ -264,9 +262,8 @@ struct InForce<'a> {
     keeper: Arc<Keeper>,
     record: Record,
     lock: &'a Lock,
-    /// Current addresses of the tunnels.
-    addresses: Arc<TunnelAddresses>,
-    routes: Arc<TunnelRoutes>,
+    /// Current addresses and routes of the tunnels.
+    network: Arc<TunnelNetwork>,
     /// Whether the process was ended so that another adopts new addresses.
     is_ended: bool,
 }
@@ -361,7 +358,7 @@ impl Supervisor<'_> {
         // The active configuration was checked before.
         let Some(config) = self.in_force.keeper.config() else { return };
         lock(&self.privileged).renew(self.neighbours(&config), &config.tunnel_addresses());
-        if let Err(error) = self.in_force.routes.change(&config.tunnel_routes()) {
+        if let Err(error) = self.in_force.network.routes.change(&config.tunnel_routes()) {
             tracing::error!(%error, "routes into tunnels are not right");
         }
         self.in_force.look();
@@ -509,7 +506,7 @@ impl InForce<'_> {
     /// Updates the record.
     fn look(&mut self) {
         let Record { file, text, names, .. } = &self.record;
-        let tunnels = self.addresses.now();
+        let tunnels = self.network.addresses.now();
         let is_readdressed = tunnels != self.record.tunnels;
         if self.keeper.differs(file, text, names) || is_readdressed || self.lock.is_due() {
             self.record.tunnels = tunnels;

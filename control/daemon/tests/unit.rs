@@ -130,8 +130,8 @@ root = sys.argv[1] + '/'
 role = root + 'roles/recoded/'
 assert yaml.safe_load(open(root + 'site.yml'))[0]['roles'] == ['recoded']
 tasks, handlers = (yaml.safe_load(open(role + part + '/main.yml')) for part in ('tasks', 'handlers'))
-# What is as it is wanted stays. One command asks what of the file is not in force, and only that
-# calls for others.
+# Nothing changes that is as wanted. One command queries whether the file is active; only its
+# answer notifies handlers.
 settled = {'ansible.builtin.' + name for name in ('copy', 'apt', 'systemd_service')}
 for task in tasks:
     module = next(key for key in task if key.startswith('ansible.builtin.'))

@@ -140,7 +140,7 @@ pub enum Fault {
     /// A box that no path passes.
     #[error("no path passes it: write it into via of a [[path]], or take it away")]
     NoPath,
-    /// Neighbours of which neither has an address.
+    /// Neighbours without an address at either.
     #[error("neither {one} nor {other} has an address to find the other one: write at for one")]
     NoPlace {
         /// A box.

@@ -23,7 +23,7 @@ use std::net::IpAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-/// Our program on one interface. Detaches when dropped.
+/// The XDP program on one interface. Detaches when dropped.
 pub(crate) struct Attachment {
     interface: String,
     /// Linux's index of the interface; 0 if not known here.
@@ -32,7 +32,7 @@ pub(crate) struct Attachment {
     queues: u32,
     /// When the program was attached.
     since: Since,
-    /// Our address that the program accepts packets for; `None` without a program.
+    /// The local address that the program accepts packets for; `None` without a program.
     local: Option<IpAddr>,
     program: Holder,
     mode: XdpMode,
@@ -177,7 +177,7 @@ impl Attachment {
         matches!(self.program, Holder::Here(..)) && self.since.was_suspended()
     }
 
-    /// Our address that the program accepts packets for; `None` without a program.
+    /// The local address that the program accepts packets for; `None` without a program.
     pub(crate) fn local(&self) -> Option<IpAddr> {
         self.local
     }

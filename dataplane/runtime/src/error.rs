@@ -110,7 +110,7 @@ pub enum StartError {
 
     /// The XDP program could not be loaded or attached at all.
     #[error(
-        "Linux refused our XDP program on `{interface}` ({reason}): use Linux 5.10 or newer with \
+        "Linux refused the XDP program on `{interface}` ({reason}): use Linux 5.10 or newer with \
          CONFIG_BPF_SYSCALL, and see `dmesg`; or set backend = \"udp\" in its [[link]]"
     )]
     Program {

@@ -84,7 +84,7 @@ impl Guard {
     /// A guard that keeps only the keys, for other numbers of units. Counters of keys are shared
     /// and continue. Under one key numbers of units only grow, so these keys tag nothing more here;
     /// others follow soon.
-    pub(crate) fn anew(&self) -> Guard {
+    pub(crate) fn renewed(&self) -> Guard {
         self.keyring.has_new_numbers.store(true, Ordering::Relaxed);
         let newest = |flow: u32, ring: &Ring<Arc<EdgeKeys>>| {
             let keys = ring.epochs().filter_map(|epoch| epoch.keys.tag_key());
@@ -332,7 +332,7 @@ impl Guard {
     }
 
     /// The key that symbols of a flow are tagged with from the next unit on; `None` without keys,
-    /// or until there are newer ones than those of before [`Guard::anew`].
+    /// or until there are newer ones than before [`Guard::renewed`].
     #[inline]
     pub(crate) fn tag_key(&self, flow: u32) -> Option<u8> {
         let key_id = self.rings.tagging(flow)?;

@@ -176,7 +176,7 @@ impl Outbox {
         for outlet in &mut self.outlets {
             *outlet = Outlet::new(outlet.tunnel.clone(), outlet.queue);
         }
-        self.guard = self.guard.anew();
+        self.guard = self.guard.renewed();
         self.accelerator.iter_mut().for_each(Accelerator::forget);
     }
 

@@ -32,8 +32,8 @@ impl Since {
     }
 }
 
-/// Nanoseconds since a start, with the time of suspensions. A key must not outlive a night in which
-/// the box slept: an attacker that copied it meanwhile could still use it.
+/// Nanoseconds since a start, with the time of suspensions. A key must not outlive a night that the
+/// box slept through: an attacker that copied it meanwhile could still use it.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct BootClock {
     /// By Linux's clock since boot.

@@ -1,4 +1,4 @@
-//! XDP programs in a build without them: the names of `xdp`, of which nothing can be loaded.
+//! XDP programs in a build without them: the names of `xdp`, where loading always fails.
 
 use crate::bpf_link::LeftPrograms;
 use crate::error::StartError;

@@ -1,4 +1,4 @@
-//! Attempts to open sealed messages that anyone can form who knows a public key: each costs two
+//! Attempts to open sealed messages. Anyone with a public key can form them, and each costs two
 //! multiplications on the curve. Every neighbour that brings such messages has a budget of its own,
 //! so that one that forges them does not use up that of the others.
 

@@ -129,7 +129,7 @@ impl Link {
         self.endpoint.connect(self.peer, &self.life).map_err(io::Error::other)
     }
 
-    /// Serves connections of the other edge, without end. The newest one replaces the one before.
+    /// Serves connections of the other edge, without end. The newest one replaces its predecessor.
     pub(crate) async fn serve(&self) {
         let mut served: Option<(Connection, String)> = None;
         while let Some(incoming) = self.endpoint.accept().await {

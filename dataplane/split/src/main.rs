@@ -44,7 +44,7 @@ const WRONG_ARGUMENTS: u8 = 2;
 
 /// Ends TCP connections at both edges of a tunnel, and carries their bytes between.
 ///
-/// Run it at both edges, as root, beside recoded:
+/// Run it at both edges, as root, in addition to recoded:
 ///
 ///   recoded-split rec0 --address 10.99.0.1 --peer 10.99.0.2     at one edge
 ///   recoded-split rec0 --address 10.99.0.2 --peer 10.99.0.1     at the other one

@@ -20,7 +20,7 @@ const TABLE: u32 = MARK_HERE;
 /// Priority of the rule that leads to it: after that of local addresses.
 const PRIORITY: u32 = 150;
 
-/// Rules in force.
+/// Active rules; they end with `nft`.
 #[derive(Debug)]
 pub(crate) struct Rules {
     nft: Child,
@@ -70,7 +70,7 @@ impl Drop for Rules {
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Whether the last rule of a table is in force: it is followed by an empty chain.
+/// Whether the last rule of a table is active: it is followed by an empty chain.
 fn is_set(tunnel: &str) -> io::Result<bool> {
     let mut nft = Command::new("nft");
     nft.args(["list", "chain", "inet", &table(tunnel), LAST]);
@@ -106,7 +106,7 @@ fn text(tunnel: &str, port: u16, edge: SocketAddr) -> String {
     let family = if edge.is_ipv4() { "ip" } else { "ip6" };
     let begins = "tcp flags & (syn|ack) == syn";
     // The mark of a socket is unknown until its connection is established.
-    let ours = "meta l4proto tcp socket transparent 1";
+    let transparent = "meta l4proto tcp socket transparent 1";
     let here = format!("meta mark set {MARK_HERE} accept");
     let forwarded = format!("{begins} fib daddr oifname \"{tunnel}\"");
     // Of programs of this box, sent here by the output chain.
@@ -114,7 +114,7 @@ fn text(tunnel: &str, port: u16, edge: SocketAddr) -> String {
     let (address, edge_port) = (edge.ip(), edge.port());
     let arriving = [
         format!("iifname != \"{tunnel}\" {family} daddr {address} udp dport {edge_port} drop"),
-        format!("{ours} {here}"),
+        format!("{transparent} {here}"),
         format!("iifname \"{tunnel}\" return"),
         format!("{forwarded} meta nfproto ipv4 tproxy ip to :{port} {here}"),
         format!("{forwarded} meta nfproto ipv6 tproxy ip6 to :{port} {here}"),

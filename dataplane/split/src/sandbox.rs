@@ -15,7 +15,7 @@ use std::io;
 /// List of users.
 const PASSWD: &str = "/etc/passwd";
 
-/// Linux from which marks need CAP_NET_RAW only.
+/// First Linux version where marks need CAP_NET_RAW only.
 const MARKS_BY_RAW: [u32; 2] = [5, 17];
 
 /// Gives up everything else, for good. Call it while there is one thread. `user` is a name or

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 /// Mark of packets that belong to sockets here though their addresses are of others.
 pub(crate) const MARK_HERE: u32 = 0x52c1;
 
-/// Mark of our sockets.
+/// Mark of the sockets of this program.
 pub(crate) const MARK_OURS: u32 = 0x52c2;
 
 /// Connections that wait to be taken.

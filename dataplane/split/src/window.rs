@@ -29,7 +29,7 @@ const LEAST_PACKETS: u64 = 4;
 /// Most bytes in flight: 400 Mbit/s over 600 ms.
 const MOST_BYTES: u64 = 32 << 20;
 
-/// Part of the window by which it grows each round trip.
+/// The window grows by one part in this many each round trip.
 const GROWTH: u64 = 16;
 
 /// After a signal: bytes in flight as a multiple of the bandwidth-delay product, and the largest
@@ -60,7 +60,7 @@ pub(crate) struct Window {
     began: Instant,
     delivered: u64,
     lost: u64,
-    /// Highest rate lately in bytes per second, and the least round trip.
+    /// Highest recent rate in bytes per second, and the least round trip.
     rate: f64,
     least: Duration,
 }

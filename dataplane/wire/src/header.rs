@@ -93,7 +93,7 @@ impl Flags {
     pub const MENDED: u8 = 0x04;
     /// In a stream: its symbols are spread over several paths. Set where the paths part.
     pub const PATHS: u8 = 0x04;
-    /// In a stream: no hop waits for reports; redundancy is what the packet announces. Set by the
+    /// In a stream: no hop waits for reports, and each packet announces its redundancy. Set by the
     /// source, for paths without a return path.
     pub const OPEN_LOOP: u8 = 0x10;
     /// In a handshake: between source and sink of the flow; relays forward it.

@@ -169,9 +169,9 @@ verdicts! {
 
 /// What the decision depends on besides the packet.
 pub trait Tables {
-    /// Our UDP destination port.
+    /// The UDP destination port of this node.
     fn port(&self) -> u16;
-    /// Our address; [`ANY_ADDRESS`] takes packets to and from every address.
+    /// The address of this node; [`ANY_ADDRESS`] takes packets to and from every address.
     fn local(&self) -> AddressWords;
     /// Whether an address is that of a neighbour. Asked at most once.
     fn is_neighbour(&self, source: AddressWords) -> bool;

@@ -1,4 +1,4 @@
-//! AF_XDP in a build without it: the names of `af_xdp`, of which nothing can be opened.
+//! AF_XDP in a build without it: the names of `af_xdp`, where opening always fails.
 
 use std::io;
 use std::num::NonZeroU32;

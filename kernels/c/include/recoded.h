@@ -393,7 +393,7 @@ int gib_init(int k, int m, gib_context *gc);
 int gib_destroy(gib_context gc);
 
 // Gibraltar: provides memory for k + m buffers of `buf_size` bytes end to end, each `*ld` bytes
-// behind the one before: `buf_size` rounded up to a multiple of 128. The memory is aligned to 64
+// after its predecessor: `buf_size` rounded up to a multiple of 128. The memory is aligned to 64
 // bytes and cleared. Programs need not use this function for their buffers. `*buffers` is
 // NULL on failure.
 //

@@ -57,7 +57,7 @@ fn program_builds_against_the_installed_folder_by_pkg_config() {
     let shared = words(run(&mut pkg_config(&["--cflags", "--libs"])));
     let program = installed.compile(&source("rlnc"), "rlnc", &shared);
     assert_eq!(installed.run(&program, &[]), "1 generations delivered\n");
-    // With the static library, the rest of the list is what the test of programs links.
+    // With the static library, the test of programs links the rest of the list.
     let all = run(&mut pkg_config(&["--static", "--libs"]));
     for needed in ["-lpthread", "-lm", "-ldl"] {
         assert!(all.split_whitespace().any(|word| word == needed), "{needed} in {all}");

@@ -61,8 +61,8 @@ template <typename T> __device__ __forceinline__ void store(uint8_t *address, T 
 #if __CUDA_ARCH__ >= 800 && __CUDA_ARCH__ < 1000
 #define RECODED_BMMA
 
-// Copies of 16 bytes to shared memory that go on while a thread works: it sees its own once it has
-// waited for them, and those of others behind a barrier after that.
+// Copies of 16 bytes to shared memory in parallel with the work of a thread. It sees its own once
+// it has waited for them, and those of others behind a barrier after that.
 struct Copies {
     // Zeros where there is nothing to copy.
     __device__ __forceinline__ void start(uint8_t *to, const uint8_t *from, bool exists) {

@@ -12,7 +12,7 @@
 
 enum : uint32_t { ROWS_PER_WARP = 4, ENTRIES_PER_WARP = 16, ENTRY_WORDS = 32 };
 
-// The source in which entry i of a Gray code differs from the one before it: the lowest bit of i.
+// The source that distinguishes entry i of a Gray code from entry i - 1: the lowest bit of i.
 __device__ __forceinline__ constexpr uint32_t changed(uint32_t i) {
     return i % 2 == 1 ? 0 : 1 + changed(i / 2);
 }

@@ -160,8 +160,8 @@ __device__ __forceinline__ void finish_group(int (&counts)[HALVES][64], const Fr
     __syncwarp();
 }
 
-// 16 GROUPS rows of a tile, of which the first half was started before. Unrolled: in a loop, the
-// compiler would lose sight of which products go on, and wait for each.
+// 16 GROUPS rows of a tile; the first half was started before. Unrolled: in a loop, the compiler
+// would not see which products are unfinished, and wait for each.
 template <uint32_t CHUNKS, uint32_t GROUPS>
 __device__ __forceinline__ void multiply_tile(int (&counts)[HALVES][64], const Place &at,
                                               const Fragments<CHUNKS> &fragments, uint32_t byte) {

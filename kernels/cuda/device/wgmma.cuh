@@ -7,7 +7,7 @@
 //   product_first      counts = number of bits set in both
 //   product            counts += the same
 //   commit_products    ends a group
-//   wait_for_products  until at most LEFT groups go on: the counts of those that ended are the
+//   wait_for_products  until at most LEFT groups remain: the counts of those that ended are the
 //                      thread's own again, as are their fragments
 //
 // Under the shim (RECODED_SHIM) ../shim/cuda.h has them, and does each at once.

@@ -115,8 +115,8 @@ static inline void bmma_first(int (&counts)[4], const Fragment &a, uint2 b) {
 }
 
 // PTX ISA, wgmma.m64n128k256 with .b1 and .and.popc, 64 rows from registers, columns from shared
-// memory: of 8 columns by 16 bytes each, unit beside unit. The proxy that a card reads them by, and
-// that it goes on beside the threads, is not here.
+// memory: of 8 columns by 16 bytes each, unit beside unit. Neither the proxy that a card reads
+// them by nor their execution in parallel with the threads is modelled.
 static inline void show_products() {}
 static inline void begin_products() {}
 static inline void commit_products() {}

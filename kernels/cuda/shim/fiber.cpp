@@ -23,7 +23,7 @@ constexpr uint8_t POISON = 0xa5, FENCE = 0xc7;
 enum class State { Ready, AtWarp, AtBlock, Done };
 
 struct Fiber {
-    // Where it goes on; before it first runs, `start`.
+    // Where it continues; before it first runs, `start`.
     jmp_buf resume;
     ucontext_t start;
     bool started = false;
@@ -66,7 +66,7 @@ Fiber &current() { return machine.fibers[machine.current]; }
 
 struct Failure {};
 
-// By the scheduler: gives the launch up. Fibers are left where they are and begin anew in the next
+// By the scheduler: abandons the launch. Fibers are left where they are and restart in the next
 // one.
 void check() {
     if (machine.failed) throw Failure{};
@@ -116,7 +116,7 @@ std::vector<uint32_t> order(uint32_t first, uint32_t count, std::mt19937_64 &ran
     return all;
 }
 
-// Lets a warp go on when all of its lanes wait in one place.
+// Lets a warp continue when all of its lanes wait in one place.
 bool release_warp(uint32_t first) {
     const int line = machine.fibers[first].line;
     for (uint32_t i = first; i < first + 32; i++) {
@@ -139,7 +139,7 @@ void run_warp(uint32_t first, std::mt19937_64 &random) {
     } while (release_warp(first));
 }
 
-// Whether all threads are done; lets them go on when all wait at one barrier.
+// Whether all threads are done; lets them continue when all wait at one barrier.
 bool release_block() {
     const uint32_t threads = machine.launch->threads;
     const Fiber &first = machine.fibers[0];

@@ -3,7 +3,7 @@
 // A seed gives an order of warps and of the lanes in each. A warp runs ahead of all others to its
 // next block barrier, a lane ahead of its warp to the next thing that the warp does together: as
 // far apart as a card may let them get. So a missing barrier shows as wrong bytes, whichever way it
-// is missed, within a few seeds. A block in which no thread can go on, or whose threads wait in
+// is missed, within a few seeds. A block where no thread can continue, or whose threads wait in
 // different places, is an error. Races are found as such, too (race.h), whatever comes of them.
 #pragma once
 #include <cstddef>

@@ -1,8 +1,8 @@
-// A stand-in for libcuda.so.1: enough of the driver for our engine, on this CPU, and as bad as
+// A stand-in for libcuda.so.1: enough of the driver for the engine, on this CPU, and as bad as
 // asked.
 //
 // Device memory is host memory; a stream is a thread; kernels are those of ../device, run by the
-// shim. Whatever our engine must not do (copies outside of an allocation, launches that a card
+// shim. Whatever the engine must not do (copies outside of an allocation, launches that a card
 // would not survive, memory given back while it is in use) ends the process with a message.
 //
 // Environment:

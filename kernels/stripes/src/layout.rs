@@ -179,7 +179,7 @@ impl Layout {
         self.unit_offset(last) + (self.unit_bytes_of(last) + CHECKSUM_BYTES) as u64
     }
 
-    /// Stripes of which a shard of `bytes` holds at least a part.
+    /// Stripes with at least a part in a shard of `bytes`.
     #[must_use]
     pub const fn stripes_within(&self, bytes: u64) -> u64 {
         let units = bytes.saturating_sub(HEADER_BYTES as u64);

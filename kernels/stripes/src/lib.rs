@@ -1,4 +1,4 @@
-//! Reed-Solomon stripes for stored files: k + m shard files, any k of which hold the content.
+//! Reed-Solomon stripes for stored files: k + m shard files; any k of them hold the content.
 //!
 //! The codes are those of [`recoded_code::reed_solomon`], after Gibraltar (Curry, Skjellum, Ward,
 //! Brightwell, 2011), which left updates of a part of a stripe open. This crate adds a format with

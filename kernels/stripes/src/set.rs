@@ -148,7 +148,7 @@ impl<F: StoredFile> Set<F> {
         &self.header.layout
     }
 
-    /// Stripes of which any shard holds a part: no more than files have bytes for, whatever the
+    /// Stripes with a part in any shard: no more than files have bytes for, whatever the
     /// headers state.
     pub fn stripes_found(&self) -> u64 {
         let stripes = self.slots.iter().map(|slot| match slot {

@@ -12,7 +12,7 @@ use serde::Serialize;
 pub(crate) fn encoded(header: &Header, output: &Path) -> String {
     let layout = &header.layout;
     format!(
-        "{} bytes in {}: {} shards of {} bytes, any {} of which hold everything",
+        "{} bytes in {}: {} shards of {} bytes; any {} of them hold everything",
         layout.total_bytes(),
         output.display(),
         layout.shards(),

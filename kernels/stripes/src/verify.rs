@@ -155,7 +155,7 @@ impl Report {
         }
     }
 
-    /// Notes stripes of which only these units are intact.
+    /// Notes stripes where only these units are intact.
     fn add(&mut self, stripes: Range<u64>, is_intact: impl Fn(usize) -> bool) {
         let mut intact = 0;
         for (index, shard) in self.shards.iter_mut().enumerate() {

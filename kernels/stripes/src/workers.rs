@@ -7,7 +7,7 @@ use std::thread;
 use crate::error::Error;
 use crate::layout::Layout;
 
-/// Bytes of stripes that all threads hold together: half of what the program may take.
+/// Bytes of stripes that all threads hold together: half of the program's memory limit.
 const STRIPES_BYTES_MAX: usize = 128 << 20;
 
 /// More threads wait for the disk.

@@ -222,3 +222,25 @@ pub fn verdict(criteria: &[Criterion]) -> String {
     };
     text + &format!("\n  ok: {}{open}\n", criteria.iter().all(Criterion::is_met))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verdict_names_the_reason_of_a_waived_criterion_and_counts_it() {
+        let criterion = |holds, waived: Option<&str>| Criterion {
+            rule: "fast".into(),
+            found: "1".into(),
+            holds,
+            waived: waived.map(str::to_owned),
+        };
+        let busy = Some("this machine was busy");
+        assert_eq!(
+            verdict(&[criterion(true, busy), criterion(false, busy)]),
+            "  pass  fast: 1\n   --   fast: 1\n        not judged: this machine was busy\n\n  \
+             ok: true (1 of 2 not judged)\n"
+        );
+        assert_eq!(verdict(&[criterion(false, None)]), "  FAIL  fast: 1\n\n  ok: false\n");
+    }
+}

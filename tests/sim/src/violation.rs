@@ -23,7 +23,7 @@ pub enum Violation {
     OutOfOrder {
         /// The packet.
         packet: u32,
-        /// The one before it.
+        /// The previous one.
         after: u32,
     },
     /// A sealed packet was delivered again.

@@ -11,7 +11,7 @@ const SECOND: Nanos = 1_000_000_000;
 /// Links of [`line`], and their directions.
 const PLACES: [(usize, bool); 4] = [(0, false), (0, true), (1, false), (1, true)];
 
-/// Two hops with 2 % loss and a packet every millisecond for four seconds, all of which must
+/// Two hops with 2 % loss and a packet every millisecond for four seconds. All packets must
 /// arrive.
 fn line(code: Code, seed: u64) -> Scenario {
     let mut scenario = Scenario::line(seed, 2, Link::lossy(0.02)).coded(code).deliver_all();

@@ -319,7 +319,7 @@ pub const TUNNEL: Table = Table {
         Key {
             name: "routes",
             values: Other(
-                "a list of up to 256 subnets, none of which contains a neighbour",
+                "a list of up to 256 subnets; none contains a neighbour",
                 r#"["192.168.7.0/24"]"#,
             ),
             default: Is("[]"),

@@ -22,6 +22,7 @@ mod server;
 pub use client::{Client, Taken, Text};
 pub use server::Keeper;
 pub use server::handover::Handover;
+pub use server::host::TunnelNetwork;
 
 use crate::config::names::Names;
 use serde::{Deserialize, Serialize};

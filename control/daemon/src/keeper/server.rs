@@ -1,5 +1,6 @@
 //! The supervisor's side: the file, the active configuration, the history.
 
+use self::host::TunnelNetwork;
 use super::history::{self, History};
 use super::{Answer, Ask, By, CONFIRM_SECONDS_MAX, Cause, Coming, Past};
 use crate::config::Config;
@@ -13,7 +14,6 @@ use crate::network;
 use crate::node;
 use recoded_api::v1::Events;
 use recoded_runtime::channel::Channel;
-use recoded_runtime::{TunnelAddresses, TunnelRoutes};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::TcpListener;
@@ -39,10 +39,8 @@ pub struct Keeper {
     history: Mutex<History>,
     /// Events of this process and of dataplane processes.
     events: Arc<Log>,
-    /// Addresses of the tunnels, if there are tunnels to change.
-    addresses: Option<Arc<TunnelAddresses>>,
-    /// Routes into the tunnels, likewise.
-    routes: Option<Arc<TunnelRoutes>>,
+    /// Addresses and routes of the tunnels, if there are tunnels to change.
+    network: Option<Arc<TunnelNetwork>>,
 }
 
 #[derive(Debug)]
@@ -155,13 +153,12 @@ impl Keeper {
             state: Mutex::new(state),
             history: Mutex::new(History::open(directory, in_force)),
             events: Arc::default(),
-            addresses: None,
-            routes: None,
+            network: None,
         }
     }
 
-    /// Also reads files of networks, in which `name` is this host; `derived` is its part in the
-    /// file as read.
+    /// Also reads files of networks, where `name` is this host; `derived` is its part in the file
+    /// as read.
     #[must_use]
     pub fn named(self, name: Option<String>, derived: String) -> Keeper {
         self.state().derived = derived;
@@ -573,7 +570,7 @@ mod downgrade;
 
 mod file;
 
-mod host;
+pub(super) mod host;
 
 pub mod handover;
 

@@ -69,7 +69,7 @@ impl Freshness {
         }
     }
 
-    /// Records a verified symbol from which on all others count.
+    /// Records a verified symbol as the new start: all others are compared with it.
     pub(crate) fn restart(&mut self, key: KeySerial, number: u32) {
         let key_max = self.newest.map_or(key, |newest| newest.key_max.max(key));
         self.newest = Some(Newest { number, key, key_max });

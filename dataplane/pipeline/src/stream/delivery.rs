@@ -93,7 +93,7 @@ impl Delivery {
         }
     }
 
-    /// Takes a new symbol from the frame in which it arrived. If it need not wait, it is delivered
+    /// Takes a new symbol from the frame that it arrived in. If it need not wait, it is delivered
     /// from there: a copy would be read once, and evict other data from the caches. Otherwise it is
     /// stored until then.
     pub(crate) fn take_arrived(

@@ -15,7 +15,7 @@ use crate::stream::store::Store;
 /// longer path, too little to delay later packets.
 const WAIT_MAX_NANOS: Nanos = 3_000_000;
 
-/// Smaller symbols take the path on which they arrive first, even if it is full: they belong to
+/// Smaller symbols take the path with the earliest arrival, even if it is full: they belong to
 /// calls and games, and fill none.
 const SHORT_BYTES: usize = 512;
 

@@ -181,7 +181,7 @@ mod tests {
         let (mut source, end) = (source(), FIRST.wrapping_add(140));
         assert_eq!(source.take(2, end, 1), None, "keys change, and no sink restarted");
         source.hear(8, &SinkReport { newest: u32::MAX, complete: 0, failed: 0 }, WINDOW, 1);
-        assert_eq!(source.take(1, end, 1), None, "the keys are those of before");
+        assert_eq!(source.take(1, end, 1), None, "the keys are unchanged");
         assert!(source.due(1).is_some());
         assert_eq!(source.take(2, end, 1), Some(FIRST.wrapping_add(90)..end));
         assert_eq!(source.take(2, end, 1), None);

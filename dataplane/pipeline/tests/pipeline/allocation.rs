@@ -1,8 +1,8 @@
 //! The packet path allocates nothing: all memory is allocated when a flow is created.
 
-use crate::common::keys::Keys;
+use crate::common::keys::{Keys, by_keys};
 use crate::common::{DOWN, SHARD, UP, ip_packet, params};
-use recoded_pipeline::egress::{Egress, Formed, KeySerial, Outer, TaggedUnit, Unsealed, Untagged};
+use recoded_pipeline::egress::{Egress, Formed, Outer, TaggedUnit, Unsealed, Untagged};
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::params::{
     FlowCode, FlowParams, PeerId, Role, ShardId, Snapshot, StreamParams, TunnelId,
@@ -19,36 +19,7 @@ struct Wire {
 }
 
 impl Egress for Wire {
-    fn seal(&mut self, shard: ShardId, packet: &[u8], out: &mut [u8]) -> Result<(), Unsealed> {
-        self.keys.seal(shard, packet, out)
-    }
-
-    fn unseal<'a>(&mut self, shard: ShardId, sealed: &'a mut [u8]) -> Result<&'a [u8], Unsealed> {
-        self.keys.unseal(shard, sealed)
-    }
-
-    fn tag_key(&mut self, _shard: ShardId) -> Option<u8> {
-        Some(self.keys.tag_key())
-    }
-
-    fn tag(
-        &mut self,
-        key: u8,
-        unit: &TaggedUnit,
-        index: usize,
-        symbol: &mut [u8],
-    ) -> Result<(), Untagged> {
-        self.keys.tag(key, unit, index, symbol)
-    }
-
-    fn verify(
-        &mut self,
-        unit: &TaggedUnit,
-        formed: Formed<'_>,
-        symbol: &[u8],
-    ) -> Result<KeySerial, Untagged> {
-        self.keys.verify(unit, formed, symbol)
-    }
+    by_keys!(self => Some(&mut self.keys));
 
     fn transmit(&mut self, hop: PeerId, span: Span, _outer: Outer) {
         self.spans.push((hop, span));

@@ -2,9 +2,9 @@
 //! (`control/daemon/src/config/auto.rs`). Compares it with the other codes on such lines, so that
 //! the rule holds.
 
-use crate::timed::{Line, Link, Load, SECOND};
 #[cfg(feature = "bats")]
-use recoded_pipeline::params::{BatsParams, Interleave, Profile};
+use crate::common::blocks;
+use crate::timed::{Line, Link, Load, SECOND};
 use recoded_pipeline::params::{FlowCode, FlowParams};
 
 /// 150 Mbit/s of datagrams, over links of 300.
@@ -18,17 +18,6 @@ fn stream(_params: &mut FlowParams) {}
 fn rlnc(params: &mut FlowParams) {
     params.code = FlowCode::Rlnc;
     params.generations = 1024;
-}
-
-#[cfg(feature = "bats")]
-fn bats(params: &mut FlowParams) {
-    params.code = FlowCode::Bats(BatsParams {
-        source_symbols: 256,
-        profile: Profile::CyclicShift,
-        generator_bits: 8,
-        interleave: Interleave::Auto,
-    });
-    params.generations = 256;
 }
 
 /// IP bytes delivered per byte on the busiest link, once a flow has settled: the share of a link
@@ -64,7 +53,7 @@ fn a_stream_carries_what_the_best_code_does_on_every_line() {
     let others = [
         ("rlnc", rlnc as fn(&mut FlowParams)),
         #[cfg(feature = "bats")]
-        ("bats", bats),
+        ("bats", blocks),
     ];
     for (hops, link) in lines {
         let links = vec![link; hops];

@@ -2,40 +2,16 @@
 //! reach the delivered packets, through relays that recode.
 
 use crate::common;
-use crate::common::keys::{Keys, by_keys};
-use crate::common::{DOWN, Node, SHARD, UP, ip_packet, params};
+use crate::common::{DOWN, Node, Outputs, SHARD, UP, ip_packet, params};
 use recoded_pipeline::Datagram;
-use recoded_pipeline::egress::{Egress, Formed, Outer, TaggedUnit, Unsealed, Untagged};
-use recoded_pipeline::params::{
-    FlowCode, FlowParams, PeerId, Role, ShardId, StreamParams, TunnelId,
-};
-use recoded_wire::frames::{Frames, Span};
+use recoded_pipeline::params::{FlowCode, FlowParams, Role, StreamParams, TunnelId};
+use recoded_wire::frames::Frames;
 use recoded_wire::stream::KEEPALIVE_BYTES;
 use std::collections::VecDeque;
 
 /// Expedited forwarding, ECT(0).
 const CLASS: u8 = 0xB8 | 2;
 const CE: u8 = 3;
-
-/// Packets with the class of their outer IP header.
-#[derive(Default)]
-struct Link {
-    sent: Vec<(Span, u8)>,
-    delivered: Vec<Vec<u8>>,
-    keys: Option<Keys>,
-}
-
-impl Egress for Link {
-    by_keys!(self => self.keys.as_mut());
-
-    fn transmit(&mut self, _peer: PeerId, span: Span, outer: Outer) {
-        self.sent.push((span, outer.traffic_class));
-    }
-
-    fn deliver(&mut self, _tunnel: TunnelId, packet: &[u8]) {
-        self.delivered.push(packet.to_vec());
-    }
-}
 
 /// Packets sent, with their class.
 type Sent = Vec<(u8, Vec<u8>)>;
@@ -44,16 +20,16 @@ type Sent = Vec<(u8, Vec<u8>)>;
 type Delivered = Vec<Vec<u8>>;
 
 /// Runs a node. Returns the packets that it sent, as (class, bytes), and those that it delivered.
-fn run(node: &mut Node, work: impl FnOnce(&mut Node, &mut Link)) -> (Sent, Delivered) {
-    let mut link = Link { keys: node.keys.take(), ..Link::default() };
-    work(node, &mut link);
-    node.keys = link.keys;
-    let sent = link.sent.iter().map(|(span, class)| {
-        let bytes = node.frames.bytes(*span).to_vec();
+fn run(node: &mut Node, work: impl FnOnce(&mut Node, &mut Outputs)) -> (Sent, Delivered) {
+    let mut outputs = Outputs { keys: node.keys.take(), ..Outputs::default() };
+    work(node, &mut outputs);
+    node.keys = outputs.keys;
+    let sent = outputs.sent.into_iter().map(|common::Sent { span, outer, .. }| {
+        let bytes = node.frames.bytes(span).to_vec();
         node.frames.release(span.frame);
-        (*class, bytes)
+        (outer.traffic_class, bytes)
     });
-    (sent.collect(), link.delivered)
+    (sent.collect(), outputs.delivered)
 }
 
 /// An IP packet of that class, with the checksum of its header.
@@ -78,9 +54,9 @@ fn receive(node: &mut Node, bytes: &[u8], class: u8, now: u64) -> (Sent, Deliver
     let payload = node.frames.receive(bytes).expect("a frame");
     let peer = Some(common::sender(bytes));
     let datagram = Datagram { peer, payload, traffic_class: class };
-    run(node, |node, link| {
-        node.pipeline.receive(&mut node.frames, link, datagram, now);
-        node.pipeline.tick(&mut node.frames, link, now);
+    run(node, |node, outputs| {
+        node.pipeline.receive(&mut node.frames, outputs, datagram, now);
+        node.pipeline.tick(&mut node.frames, outputs, now);
     })
 }
 
@@ -101,9 +77,9 @@ fn coded_packets_have_the_class_of_what_they_carry_and_marks_are_delivered() {
         for number in 0..400 {
             let now = u64::from(number) * 1_000_000;
             let packet = marked_packet(number, CLASS);
-            let (out, _) = run(&mut source, |node, link| {
-                node.pipeline.ingress(&mut node.frames, link, SHARD, &packet, now);
-                node.pipeline.tick(&mut node.frames, link, now);
+            let (out, _) = run(&mut source, |node, outputs| {
+                node.pipeline.ingress(&mut node.frames, outputs, SHARD, &packet, now);
+                node.pipeline.tick(&mut node.frames, outputs, now);
             });
             // Keepalives carry nothing.
             for (class, bytes) in out.into_iter().filter(|out| out.1.len() > KEEPALIVE_BYTES) {
@@ -150,9 +126,9 @@ fn packets_that_are_not_ecn_capable_stay_so() {
     let mut delivered = Vec::new();
     for number in 0..100 {
         let packet = marked_packet(number, 0xB8);
-        let (out, _) = run(&mut source, |node, link| {
+        let (out, _) = run(&mut source, |node, outputs| {
             let now = u64::from(number) * 1000;
-            node.pipeline.ingress(&mut node.frames, link, SHARD, &packet, now);
+            node.pipeline.ingress(&mut node.frames, outputs, SHARD, &packet, now);
         });
         for (class, bytes) in out {
             assert_eq!(class, 0xB8);
@@ -184,9 +160,9 @@ fn streams_have_the_class_of_what_they_carry_sealed_and_tagged_or_not() {
         for number in 0..400 {
             let now = u64::from(number) * 1_000_000;
             let packet = marked_packet(number, CLASS);
-            let (mut out, _) = run(&mut source, |node, link| {
-                node.pipeline.ingress(&mut node.frames, link, SHARD, &packet, now);
-                node.pipeline.tick(&mut node.frames, link, now);
+            let (mut out, _) = run(&mut source, |node, outputs| {
+                node.pipeline.ingress(&mut node.frames, outputs, SHARD, &packet, now);
+                node.pipeline.tick(&mut node.frames, outputs, now);
             });
             while let Some((_, report)) = back.pop_front_if(|(at, _)| *at <= now) {
                 out.extend(receive(&mut source, &report, 0, now).0);

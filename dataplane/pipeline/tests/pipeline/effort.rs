@@ -2,12 +2,10 @@
 //! which give other packets and flows their turns. Work is counted in bytes multiplied, not in
 //! time.
 
-use crate::common::{SHARD, UP, ip_packet, params};
-use recoded_pipeline::egress::{Egress, Outer};
+use crate::common::{Outputs, SHARD, Sent, UP, ip_packet, params};
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::params::{
-    BatsParams, FlowCode, FlowParams, Interleave, PeerId, Profile, Redundancy, Role, Snapshot,
-    TunnelId,
+    BatsParams, FlowCode, FlowParams, Interleave, Profile, Redundancy, Role, Snapshot, TunnelId,
 };
 use recoded_pipeline::{Datagram, Pipeline};
 use recoded_wire::frames::{FrameId, Frames, Span};
@@ -62,22 +60,6 @@ impl Frames for Counted {
     }
 }
 
-#[derive(Default)]
-struct Outputs {
-    sent: Vec<Span>,
-    delivered: Vec<Vec<u8>>,
-}
-
-impl Egress for Outputs {
-    fn transmit(&mut self, _hop: PeerId, span: Span, _outer: Outer) {
-        self.sent.push(span);
-    }
-
-    fn deliver(&mut self, _tunnel: TunnelId, packet: &[u8]) {
-        self.delivered.push(packet.to_vec());
-    }
-}
-
 struct Host {
     pipeline: Pipeline,
     frames: Counted,
@@ -113,7 +95,7 @@ impl Host {
 
     fn take_sent(&mut self) -> Vec<Vec<u8>> {
         let Host { frames, outputs, .. } = self;
-        let packet = |span: Span| {
+        let packet = |Sent { span, .. }| {
             let packet = frames.bytes(span).to_vec();
             frames.release(span.frame);
             packet

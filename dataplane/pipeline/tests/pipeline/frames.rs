@@ -2,37 +2,20 @@
 //! that packets reach.
 
 use crate::common;
-use crate::common::{DOWN, Node, SHARD, UP, params};
+use crate::common::{DOWN, Node, Outputs, SHARD, Sent, UP, params};
 use recoded_gf::FieldOrder;
-use recoded_pipeline::egress::{Egress, Outer};
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::params::{
     FlowCode, FlowParams, PeerId, Recoding, Role, ShardId, Snapshot, TunnelId,
 };
 use recoded_pipeline::report::FlowReport;
 use recoded_pipeline::{Datagram, Pipeline};
-use recoded_wire::frames::{Frames, Span};
-
-/// Packets that a pipeline sent, and the last byte of a frame that it used.
-#[derive(Default)]
-struct Reach {
-    sent: Vec<(PeerId, Span)>,
-    end: usize,
-}
-
-impl Egress for Reach {
-    fn transmit(&mut self, hop: PeerId, span: Span, _outer: Outer) {
-        self.end = self.end.max(usize::from(span.offset) + usize::from(span.len));
-        self.sent.push((hop, span));
-    }
-
-    fn deliver(&mut self, _tunnel: TunnelId, _packet: &[u8]) {}
-}
+use recoded_wire::frames::Frames;
 
 struct Host {
     pipeline: Pipeline,
     frames: HeapFrames,
-    reach: Reach,
+    outputs: Outputs,
 }
 
 impl Host {
@@ -41,7 +24,7 @@ impl Host {
         Host {
             pipeline: Pipeline::new(&snapshot, 1),
             frames: HeapFrames::new(2048, frame_bytes),
-            reach: Reach::default(),
+            outputs: Outputs::default(),
         }
     }
 }
@@ -67,18 +50,20 @@ fn packets_formed_for_the_largest_generation_end_where_the_bound_says() {
         let mut to = Host::new(relay, 4096);
         let packet = common::ip_packet(1400, 7);
         for round in 0..2 * generation_size as u64 {
-            let (frames, reach) = (&mut from.frames, &mut from.reach);
-            from.pipeline.ingress(frames, reach, SHARD, &packet, round * 1000);
+            let (frames, outputs) = (&mut from.frames, &mut from.outputs);
+            from.pipeline.ingress(frames, outputs, SHARD, &packet, round * 1000);
         }
-        for (hop, span) in std::mem::take(&mut from.reach.sent) {
+        for Sent { hop, span, .. } in std::mem::take(&mut from.outputs.sent) {
             assert_eq!(hop, DOWN);
             let payload = to.frames.receive(from.frames.bytes(span)).expect("a frame");
             let datagram = Datagram::best_effort(Some(UP), payload);
-            to.pipeline.receive(&mut to.frames, &mut to.reach, datagram, 1_000_000);
+            to.pipeline.receive(&mut to.frames, &mut to.outputs, datagram, 1_000_000);
             from.frames.release(span.frame);
         }
-        assert!(to.reach.sent.len() >= generation_size, "{} sent", to.reach.sent.len());
-        assert_eq!(to.reach.end, 2048, "with generations of {generation_size}");
+        let sent = &to.outputs.sent;
+        assert!(sent.len() >= generation_size, "{} sent", sent.len());
+        let end = sent.iter().map(|Sent { span, .. }| span.offset + span.len).max();
+        assert_eq!(end, Some(2048), "with generations of {generation_size}");
     }
 }
 
@@ -139,16 +124,16 @@ fn the_flow_that_takes_the_frames_gives_them_back() {
         let snapshot = Snapshot { edition: 1, flows: (0..40).map(flow).collect() };
         let mut pipeline = Pipeline::new(&snapshot, 1);
         let mut frames = HeapFrames::new(512, 2048);
-        let mut reach = Reach::default();
+        let mut outputs = Outputs::default();
         let others = (0..40).filter(|id| *id != greedy);
         let packets = others.chain(std::iter::repeat_n(greedy, 4000));
         let mut least = frames.free();
         for (number, flow) in (0..).zip(packets) {
             let packet = common::ip_packet(190, number);
             let now = u64::from(number) * 10_000;
-            pipeline.ingress(&mut frames, &mut reach, ShardId { flow, shard: 0 }, &packet, now);
-            pipeline.tick(&mut frames, &mut reach, now);
-            reach.sent.drain(..).for_each(|(_, span)| frames.release(span.frame));
+            pipeline.ingress(&mut frames, &mut outputs, ShardId { flow, shard: 0 }, &packet, now);
+            pipeline.tick(&mut frames, &mut outputs, now);
+            outputs.sent.drain(..).for_each(|sent| frames.release(sent.span.frame));
             least = least.min(frames.free());
         }
         assert!((64..128).contains(&least), "{least} of 512 frames were left");

@@ -1,37 +1,22 @@
 //! Generations and batches at the pace of the slowest link: sources take from their tunnel
 //! as much as the path carries, without a configured rate, while links become slower and faster.
 
-use crate::timed::{Line, Link, Load, MILLI, SECOND};
 #[cfg(feature = "bats")]
-use recoded_pipeline::params::{BatsParams, Interleave, Profile};
-use recoded_pipeline::params::{FlowCode, FlowParams, Nanos};
+use crate::common::blocks;
+use crate::common::rlnc;
+use crate::timed::{Line, Link, Load, MILLI, SECOND};
+use recoded_pipeline::params::{FlowParams, Nanos};
 
 /// Greedy datagrams.
 const GREEDY: Load = Load { bytes: 1300, rate: None, ordered: false };
 
 type Code = fn(&mut FlowParams);
 
-fn rlnc(params: &mut FlowParams) {
-    params.code = FlowCode::Rlnc;
-    params.generations = 256;
-}
-
-#[cfg(feature = "bats")]
-fn bats(params: &mut FlowParams) {
-    params.code = FlowCode::Bats(BatsParams {
-        source_symbols: 256,
-        profile: Profile::CyclicShift,
-        generator_bits: 8,
-        interleave: Interleave::Auto,
-    });
-    params.generations = 256;
-}
-
 /// Codes, and the least share of a link that they fill while it becomes slower and faster.
 const CODES: &[(&str, Code, f64)] = &[
     ("rlnc", rlnc, 0.5),
     #[cfg(feature = "bats")]
-    ("bats", bats, 0.6),
+    ("bats", blocks, 0.6),
 ];
 
 /// Results of a line over two seconds.

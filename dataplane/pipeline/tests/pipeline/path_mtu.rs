@@ -3,8 +3,6 @@
 //! have the length that the source allows, 100 ms later, as in the runtime.
 
 use crate::timed::{Line, Link, Load, MILLI, SECOND};
-#[cfg(feature = "bats")]
-use recoded_pipeline::params::{BatsParams, Interleave, Profile};
 use recoded_pipeline::params::{FlowCode, FlowParams, StreamParams};
 use recoded_pipeline::report::FlowCounters;
 use recoded_wire::feedback::{FeedbackHeader, Item, SizeReport, Writer};
@@ -119,12 +117,7 @@ fn symbols_of_generations_become_as_short_as_the_path_carries() {
 #[test]
 fn symbols_of_blocks_become_as_short_as_the_path_carries() {
     units_follow(|params| {
-        params.code = FlowCode::Bats(BatsParams {
-            source_symbols: 64,
-            profile: Profile::CyclicShift,
-            generator_bits: 8,
-            interleave: Interleave::Auto,
-        });
+        params.code = crate::common::bats(64);
         params.generations = 256;
     });
 }

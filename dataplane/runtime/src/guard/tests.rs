@@ -302,16 +302,16 @@ fn symbols_are_tagged_by_the_keys_that_relays_have_and_not_by_newer_ones() {
 fn keys_of_before_a_renewal_tag_nothing_more_and_newer_ones_do() {
     let [(source, _), _] = guards();
     let before = source.tag_key(7).expect("a key");
-    let mut renewed = source.anew();
+    let mut renewed = source.renewed();
     assert_eq!((renewed.tag_key(7), renewed.tag_key(8)), (None, None));
-    assert_eq!(renewed.anew().tag_key(7), None, "renewed twice");
+    assert_eq!(renewed.renewed().tag_key(7), None, "renewed twice");
     let mut sealed = [0; 100 + ENVELOPE_BYTES];
     renewed.seal(7, &[5; 100], &mut sealed).expect("envelopes have counters of their own");
     // Another agreement.
     let [newer, _] = agreed(Scope::Edge(7), Strength::Standard);
     renewed.rings.edges = vec![(7, newer)];
     assert!(renewed.tag_key(7).is_some(), "{before}");
-    assert_eq!(source.tag_key(7), Some(before), "other workers go on");
+    assert_eq!(source.tag_key(7), Some(before), "other workers keep their key");
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //!
 //! Linux removes the routes of an interface that is set down or removed. A thread compares them
 //! twice a second with those wanted, adds missing ones and removes surplus ones; routes of other
-//! programs stay. Nothing has to be recorded: the protocol number shows which routes are ours.
+//! programs stay. Nothing has to be recorded: the protocol number identifies these routes.
 
 use crate::error::StartError;
 use crate::netlink::Netlink;

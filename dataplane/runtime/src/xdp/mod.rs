@@ -116,7 +116,7 @@ pub(crate) struct Placed {
     /// Linux's index of the interface, and its receive queues.
     pub(crate) index: u32,
     pub(crate) queues: u32,
-    /// Our address that the program accepts packets for.
+    /// The local address that the program accepts packets for.
     pub(crate) local: IpAddr,
     pub(crate) program: Program,
     pub(crate) mode: XdpMode,

@@ -175,7 +175,7 @@ impl Stamps {
         self.reply(&cookie, message, mac1, entropy, out).map(Admission::Reply)
     }
 
-    /// The MACs of a message, of which the first one is right.
+    /// The MACs of a message, once the first one is verified.
     fn macs<'a>(&self, message: &'a [u8]) -> Result<Macs<'a>, Refused> {
         let (rest, mac2) = message.split_last_chunk::<MAC>().ok_or(Refused::Malformed)?;
         let (before, mac1) = rest.split_last_chunk::<MAC>().ok_or(Refused::Malformed)?;

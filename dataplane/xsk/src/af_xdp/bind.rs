@@ -111,7 +111,7 @@ fn join(
     }
     let reason = match left_out {
         "" if first == interface => String::new(),
-        "" => format!("zero copy: `{first}`, with which it shares frames, copies"),
+        "" => format!("zero copy: frames are shared with `{first}`, which copies"),
         given => given.to_owned(),
     };
     match bind_patiently(umem, place, mode) {

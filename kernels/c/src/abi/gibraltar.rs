@@ -93,7 +93,7 @@ pub unsafe extern "C" fn gib_destroy(gc: gib_context) -> c_int {
 }
 
 /// Gibraltar: provides memory for k + m buffers of `buf_size` bytes end to end, each `*ld` bytes
-/// behind the one before: `buf_size` rounded up to a multiple of 128. The memory is aligned to 64
+/// after its predecessor: `buf_size` rounded up to a multiple of 128. The memory is aligned to 64
 /// bytes and cleared. Programs need not use this function for their buffers. `*buffers` is
 /// NULL on failure.
 ///

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-/// Warnings are errors, in our headers as well.
+/// Warnings are errors, in the library's headers as well.
 const OPTIONS: [&str; 7] = ["-std=c99", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pedantic"];
 
 /// What native code of Rust's standard library needs, as `recoded.pc.in` lists it.

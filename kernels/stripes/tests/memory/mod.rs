@@ -213,7 +213,7 @@ impl Memory {
     }
 }
 
-/// A write of which only a part reached the disk.
+/// A write that reached the disk in part only.
 fn torn(change: &Change, kept: Kept, random: &mut SmallRng) -> Change {
     match change {
         Change::Write { offset, bytes } if matches!(kept, Kept::Random(_)) && random.random() => {

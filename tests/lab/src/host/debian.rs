@@ -1,4 +1,4 @@
-//! The root in memory of an arm64 peer: a small Debian with systemd, and our packages for it.
+//! The root in memory of an arm64 peer: a small Debian with systemd and the packages of Recoded.
 //!
 //! ```text
 //!  init (busybox): modules, interfaces, management

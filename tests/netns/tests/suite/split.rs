@@ -263,7 +263,7 @@ fn new_connections_fill_a_long_path_at_once_where_they_are_split() {
         std::thread::sleep(Duration::from_secs_f64(seconds));
         stream.finish().mbit_between(0.0, seconds)
     };
-    // The line learns its loss and rate from the one before.
+    // The first run teaches the line its loss and rate.
     let plain = [run(7000, 6.0), run(7001, SECONDS)];
     line.split_both();
     let split = [run(7002, 6.0), run(7003, SECONDS)];

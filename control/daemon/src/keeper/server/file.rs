@@ -1,4 +1,4 @@
-//! The file: read, compared with what was applied, and written.
+//! The file: read, compared with the applied configuration, and written.
 
 use super::{Along, Draft, Keeper, No, Outcome, Saved};
 use crate::keeper::history;

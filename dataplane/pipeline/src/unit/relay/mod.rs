@@ -1,10 +1,10 @@
 //! Relay: coded packets in, recoded packets out.
 //!
 //! Systematic cut-through: an innovative packet is sent at once as it came. Fresh combinations
-//! follow only for what is lacking:
+//! follow only for a shortfall:
 //!
-//! - With flag MENDED and reports from the next node, the relay sends what that node lacks of its
-//!   own rank (see `hop_repair`). This is usual: one next hop, `repair`, automatic redundancy.
+//! - With flag MENDED and reports from the next node, the relay sends that node's shortfall against
+//!   its own rank (see `hop_repair`). This is usual: one next hop, `repair`, automatic redundancy.
 //! - Otherwise it sends the shortfall of the plan when the generation closes: without a return
 //!   path, with a fixed `redundancy`, with several next hops, and while the next node is silent.
 //!   The expected rank equals that of random recoding for fields of order 16 and up, and is better

@@ -25,10 +25,17 @@ pub const UP: PeerId = PeerId(1);
 const FRAMES: usize = 4096;
 const TICKS_MAX: usize = 1000;
 
+/// A packet handed over for transmission.
+pub struct Sent {
+    pub hop: PeerId,
+    pub span: Span,
+    pub outer: Outer,
+}
+
 /// Outputs of a pipeline.
 #[derive(Default)]
 pub struct Outputs {
-    pub sent: Vec<(PeerId, Span, u16)>,
+    pub sent: Vec<Sent>,
     pub delivered: Vec<Vec<u8>>,
     pub keys: Option<Keys>,
 }
@@ -37,7 +44,7 @@ impl Egress for Outputs {
     by_keys!(self => self.keys.as_mut());
 
     fn transmit(&mut self, hop: PeerId, span: Span, outer: Outer) {
-        self.sent.push((hop, span, outer.source_port));
+        self.sent.push(Sent { hop, span, outer });
     }
 
     fn deliver(&mut self, _tunnel: TunnelId, packet: &[u8]) {
@@ -89,7 +96,7 @@ impl Node {
         self.keys = outputs.keys;
         self.delivered.append(&mut outputs.delivered);
         let mut packets = Vec::new();
-        for (hop, span, _) in outputs.sent {
+        for Sent { hop, span, .. } in outputs.sent {
             packets.push((hop, self.frames.bytes(span).to_vec()));
             self.frames.release(span.frame);
         }
@@ -191,6 +198,17 @@ pub fn bats(source_symbols: usize) -> FlowCode {
         generator_bits: 8,
         interleave: Interleave::Auto,
     })
+}
+
+/// Makes a flow one of 256 generations.
+pub fn rlnc(params: &mut FlowParams) {
+    (params.code, params.generations) = (FlowCode::Rlnc, 256);
+}
+
+/// Makes a flow one of BATS, with blocks of up to 256 symbols.
+#[cfg(feature = "bats")]
+pub fn blocks(params: &mut FlowParams) {
+    (params.code, params.generations) = (bats(256), 256);
 }
 
 /// Every code, with symbols that hold a packet.

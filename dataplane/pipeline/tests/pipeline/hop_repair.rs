@@ -1,29 +1,14 @@
 //! Generations and batches over links with a rate, a queue and a delay, whose hops recover their
 //! own losses: packets per symbol on every link, deliveries, and delays.
 
-use crate::timed::{Line, Link, Load, MILLI, SECOND};
 #[cfg(feature = "bats")]
-use recoded_pipeline::params::{BatsParams, Interleave, Profile};
-use recoded_pipeline::params::{FlowCode, FlowParams};
+use crate::common::blocks;
+use crate::common::rlnc;
+use crate::timed::{Line, Link, Load, MILLI, SECOND};
+use recoded_pipeline::params::FlowParams;
 
 /// 150 Mbit/s of datagrams, over links of 300.
 const STEADY: Load = Load { bytes: 1300, rate: Some(150e6 / 8.0 / 1300.0), ordered: true };
-
-fn rlnc(params: &mut FlowParams) {
-    params.code = FlowCode::Rlnc;
-    params.generations = 256;
-}
-
-#[cfg(feature = "bats")]
-fn bats(params: &mut FlowParams) {
-    params.code = FlowCode::Bats(BatsParams {
-        source_symbols: 256,
-        profile: Profile::CyclicShift,
-        generator_bits: 8,
-        interleave: Interleave::Auto,
-    });
-    params.generations = 256;
-}
 
 /// Runs a line for two seconds and ignores the first. Returns packets per symbol on each link.
 fn packets(line: &mut Line, hops: usize) -> Vec<f64> {
@@ -77,7 +62,7 @@ fn generations_over_short_hops_cost_what_their_losses_take() {
 #[test]
 fn batches_over_short_hops_cost_what_their_losses_take() {
     // Blocks need a symbol or two more than they have.
-    costs_what_losses_take(bats, 1.035);
+    costs_what_losses_take(blocks, 1.035);
 }
 
 #[test]
@@ -99,7 +84,7 @@ fn batches_over_long_hops_are_made_up_for() {
     for (hops, loss, delay, most, late_millis) in
         [(4, 0.1, 10, 1.24, 145), (3, 0.03, 50, 1.09, 400)]
     {
-        let mut line = Line::with(&vec![Link::new(loss, delay); hops], STEADY, 1, bats);
+        let mut line = Line::with(&vec![Link::new(loss, delay); hops], STEADY, 1, blocks);
         line.run(SECOND);
         for packets in packets(&mut line, hops) {
             assert!(packets < most, "{packets} packets per symbol");
@@ -158,7 +143,7 @@ fn generations_over_a_far_hop_wait_for_no_report() {
 #[cfg(feature = "bats")]
 #[test]
 fn batches_over_a_far_hop_wait_for_no_report() {
-    loses_nothing_over_a_far_hop(bats, 1.34);
+    loses_nothing_over_a_far_hop(blocks, 1.34);
 }
 
 /// A socket with the default buffer of Linux holds 92 datagrams of 1300 bytes. Blocks of 256, and
@@ -169,7 +154,7 @@ fn deliveries_fit_the_buffer_of_a_socket() {
     let codes: &[fn(&mut FlowParams)] = &[
         rlnc,
         #[cfg(feature = "bats")]
-        bats,
+        blocks,
     ];
     let load = Load { rate: Some(100e6 / 8.0 / 1300.0), ordered: false, ..STEADY };
     for (code, delay) in codes.iter().flat_map(|code| [0, 10].map(|delay| (code, delay))) {
