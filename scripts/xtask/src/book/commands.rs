@@ -43,13 +43,13 @@ pub fn of(text: &str) -> Vec<Shown> {
 
 /// A call of one of our programs.
 #[derive(PartialEq, Eq, Debug)]
-struct Call {
-    program: String,
-    arguments: Vec<String>,
+pub struct Call {
+    pub program: String,
+    pub arguments: Vec<String>,
 }
 
 /// The calls of our programs in a line of shell.
-fn calls(line: &str) -> Vec<Call> {
+pub fn calls(line: &str) -> Vec<Call> {
     let ours = simple_commands(line).into_iter().filter_map(|words| {
         let is_before = |word: &&String| *word == "sudo" || word.contains('=');
         let start = words.iter().take_while(is_before).count();

@@ -3,7 +3,8 @@
 //! [`summary`]: the list, which has every page of `docs`. [`links`]: links of Markdown files.
 //! [`stage`]: copies of the pages in which file names are links. [`html`]: links of the built book.
 //! [`commands`], [`blocks`]: commands and configurations that the pages show, checked with built
-//! programs. [`reference`]: the page of all command lines.
+//! programs. [`init`]: the first commands of a network, run. [`reference`]: the page of all command
+//! lines.
 //!
 //! `cargo xtask tidy` runs the checks that need no program.
 
@@ -12,6 +13,8 @@ pub mod blocks;
 pub mod commands;
 
 pub mod html;
+
+pub mod init;
 
 pub mod links;
 
@@ -71,7 +74,7 @@ pub fn check_shown(root: &Path, folder: &Path, is_writing: bool) -> Result<Strin
         let message = "differs from the programs: run `scripts/book --write`";
         findings.push(Finding::new(reference::PAGE, None, message));
     }
-    let (mut shown, mut checked) = (0, 0);
+    let (mut shown, mut checked, mut run) = (0, 0, 0);
     for path in OPERATORS {
         let text = read_text(root, path)?;
         for command in commands::of(&text) {
@@ -79,6 +82,10 @@ pub fn check_shown(root: &Path, folder: &Path, is_writing: bool) -> Result<Strin
             let problem = programs.check(&command.text)?;
             findings.extend(problem.map(|problem| Finding::new(path, Some(command.line), problem)));
         }
+        let mut problems = Vec::new();
+        run += init::run(&text, folder, &mut problems)?;
+        let problems = problems.into_iter();
+        findings.extend(problems.map(|it| Finding::new(path, Some(it.line), it.text)));
         for block in blocks::of(&text) {
             checked += 1;
             let problem = blocks::check(&block, folder)?;
@@ -86,7 +93,9 @@ pub fn check_shown(root: &Path, folder: &Path, is_writing: bool) -> Result<Strin
         }
     }
     stop_at(findings)?;
-    Ok(format!("book: {shown} commands parse, {checked} configurations are valid"))
+    Ok(format!(
+        "book: {shown} commands parse, of which {run} were run; {checked} configurations are valid"
+    ))
 }
 
 fn stop_at(findings: Vec<Finding>) -> Result<(), TaskError> {

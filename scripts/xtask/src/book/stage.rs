@@ -1,7 +1,7 @@
-//! Copies pages for mdBook. In the copies, names of pages in backticks are links, and links to
-//! files that are no pages are text, since the book is read without the repository.
+//! Copies pages for mdBook. In the copies, names of pages in backticks are links with their
+//! titles, and links to files that are no pages are text, since the book is read without the repository.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::{SUMMARY, is_foreign, links, relative, resolve, summary};
@@ -11,6 +11,9 @@ use crate::{TaskError, read};
 /// mdBook's configuration of the book.
 const CONFIGURATION: &str = "docs/book.toml";
 
+/// Titles of pages, by their paths.
+type Titles = BTreeMap<String, String>;
+
 /// Writes the copies; returns the number of pages.
 pub fn copy(
     root: &Path,
@@ -18,13 +21,14 @@ pub fn copy(
     summary: &str,
     files: &BTreeSet<String>,
 ) -> Result<usize, TaskError> {
-    let pages: BTreeSet<String> = summary::pages(summary).into_iter().collect();
+    let pages = summary::titles(summary);
     let sources = folder.join("src");
     let mut images = BTreeSet::new();
-    for path in &pages {
+    for path in pages.keys() {
         let text = rewrite(path, &read_text(root, path)?, &pages);
         let targets = links::of(&text).filter_map(|link| resolve(path, link.target));
-        images.extend(targets.filter(|target| files.contains(target) && !pages.contains(target)));
+        images
+            .extend(targets.filter(|target| files.contains(target) && !pages.contains_key(target)));
         write(&sources.join(path), text.as_bytes())?;
     }
     for image in images {
@@ -54,7 +58,7 @@ fn list(summary: &str) -> String {
 }
 
 /// A page as the book has it.
-fn rewrite(path: &str, text: &str, pages: &BTreeSet<String>) -> String {
+fn rewrite(path: &str, text: &str, pages: &Titles) -> String {
     let prose: BTreeSet<usize> = links::prose(text).map(|(number, _)| number).collect();
     let mut result = String::with_capacity(text.len());
     for (index, line) in text.lines().enumerate() {
@@ -68,7 +72,7 @@ fn rewrite(path: &str, text: &str, pages: &BTreeSet<String>) -> String {
     result
 }
 
-fn rewrite_line(path: &str, line: &str, pages: &BTreeSet<String>) -> String {
+fn rewrite_line(path: &str, line: &str, pages: &Titles) -> String {
     let mut result = String::new();
     let mut done = 0;
     for link in links::of_line(0, line) {
@@ -80,8 +84,8 @@ fn rewrite_line(path: &str, line: &str, pages: &BTreeSet<String>) -> String {
             _ if is_foreign(link.target) || is_image || file.is_empty() => {
                 result.push_str(&line[link.start..link.end]);
             }
-            Some(target) => {
-                let target = built(&relative(path, target));
+            Some(page) => {
+                let target = built(&relative(path, page));
                 result.push_str(&format!("[{}]({target}{heading})", link.text));
             }
             None => result.push_str(link.text),
@@ -92,18 +96,19 @@ fn rewrite_line(path: &str, line: &str, pages: &BTreeSet<String>) -> String {
 }
 
 /// Makes links of the names of pages in backticks.
-fn name_pages(path: &str, text: &str, pages: &BTreeSet<String>) -> String {
+fn name_pages(path: &str, text: &str, pages: &Titles) -> String {
     let mut result = String::new();
     for (index, part) in text.split('`').enumerate() {
         if index % 2 == 0 {
             result.push_str(part);
             continue;
         }
-        let near = resolve(path, part).and_then(|target| page(&target, pages));
+        let near = resolve(path, part).filter(|_| !part.is_empty());
+        let near = near.and_then(|target| page(&target, pages));
         match near.or_else(|| page(part, pages)).filter(|target| *target != path) {
-            Some(target) => {
-                let target = built(&relative(path, target));
-                result.push_str(&format!("[`{part}`]({target})"));
+            Some(page) => {
+                let target = built(&relative(path, page));
+                result.push_str(&format!("[{}]({target})", pages[page]));
             }
             None => result.push_str(&format!("`{part}`")),
         }
@@ -113,10 +118,11 @@ fn name_pages(path: &str, text: &str, pages: &BTreeSet<String>) -> String {
 }
 
 /// The page that a path means: itself, or the README.md of a folder.
-fn page<'a>(target: &str, pages: &'a BTreeSet<String>) -> Option<&'a str> {
+fn page<'a>(target: &str, pages: &'a Titles) -> Option<&'a str> {
     let target = target.trim_end_matches('/');
-    let index = if target.is_empty() { None } else { pages.get(&format!("{target}/README.md")) };
-    pages.get(target).or(index).map(String::as_str)
+    let index = format!("{target}/README.md");
+    let found = pages.get_key_value(target).or_else(|| pages.get_key_value(&index));
+    found.map(|(path, _)| path.as_str())
 }
 
 /// mdBook names the page of a README.md as index.
@@ -133,10 +139,11 @@ mod tests {
 
     #[test]
     fn names_of_pages_become_links_and_links_to_other_files_text() {
-        let pages = ["README.md", "docs/a.md", "docs/b/README.md"].map(String::from).into();
+        let pages = [("README.md", "Start"), ("docs/a.md", "A"), ("docs/b/README.md", "B")];
+        let pages = pages.map(|(path, title)| (path.to_owned(), title.to_owned())).into();
         let text = "# `docs/a.md`\nSee `README.md`, `docs/b`, `src/x.rs`, [B](b/README.md#y),\n\
                     [x](../src/x.rs), [h](https://h.example), ![i](i.svg).\n```\n`README.md`\n```\n";
-        let expected = "# `docs/a.md`\nSee [`README.md`](../index.md), [`docs/b`](b/index.md), \
+        let expected = "# `docs/a.md`\nSee [Start](../index.md), [B](b/index.md), \
                         `src/x.rs`, [B](b/index.md#y),\nx, [h](https://h.example), ![i](i.svg).\n\
                         ```\n`README.md`\n```\n";
         assert_eq!(rewrite("docs/a.md", text, &pages), expected);

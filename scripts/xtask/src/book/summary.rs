@@ -1,6 +1,6 @@
 //! `docs/SUMMARY.md`: it lists each page of `docs` and of the root once, and only pages that exist.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{SUMMARY, links, resolve};
 use crate::repository::Finding;
@@ -8,6 +8,12 @@ use crate::repository::Finding;
 /// Paths of the pages, from the root, in their order.
 pub fn pages(text: &str) -> Vec<String> {
     links::of(text).filter_map(|link| resolve(SUMMARY, link.target)).collect()
+}
+
+/// Titles of the pages, by their paths.
+pub fn titles(text: &str) -> BTreeMap<String, String> {
+    let pages = links::of(text);
+    pages.filter_map(|it| Some((resolve(SUMMARY, it.target)?, it.text.to_owned()))).collect()
 }
 
 /// Findings for pages that the list lacks, or names twice. Dead links are findings of [`links`].
