@@ -1,5 +1,5 @@
-//! Copies pages for mdBook. In the copies, names of pages in backticks are links with their
-//! titles, and links to files that are no pages are text, since the book is read without the repository.
+//! Copies pages for mdBook. In the copies, names of pages in backticks are links with their titles,
+//! and links to files that are no pages are text, since the book is read without the repository.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
