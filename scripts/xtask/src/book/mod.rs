@@ -33,17 +33,13 @@ use crate::repository::{Finding, list_files, read_text};
 /// The list of pages.
 pub const SUMMARY: &str = "docs/SUMMARY.md";
 
-/// Pages for operators: their commands and configurations are checked with the programs.
-const OPERATORS: [&str; 9] = [
-    "README.md",
-    "TROUBLESHOOTING.md",
-    "docs/quickstart.md",
-    "docs/concepts.md",
-    "docs/choosing.md",
-    "docs/operate.md",
-    "docs/limits.md",
-    "docs/split.md",
-    "docs/static.md",
+/// Pages outside of the book whose commands and configurations are checked, too.
+const OTHERS: [&str; 5] = [
+    "control/agent/README.md",
+    "control/cli/README.md",
+    "control/daemon/README.md",
+    "control/network/README.md",
+    "control/plan/README.md",
 ];
 
 /// Copies the pages into the folder `src` of `folder`, for mdBook.
@@ -75,7 +71,9 @@ pub fn check_shown(root: &Path, folder: &Path, is_writing: bool) -> Result<Strin
         findings.push(Finding::new(reference::PAGE, None, message));
     }
     let (mut shown, mut checked, mut run) = (0, 0, 0);
-    for path in OPERATORS {
+    let pages = summary::pages(&read_text(root, SUMMARY)?);
+    let others = OTHERS.map(String::from);
+    for path in pages.iter().chain(&others).filter(|path| *path != reference::PAGE) {
         let text = read_text(root, path)?;
         for command in commands::of(&text) {
             shown += 1;
