@@ -92,7 +92,7 @@ pub fn check_shown(root: &Path, folder: &Path, is_writing: bool) -> Result<Strin
     }
     stop_at(findings)?;
     Ok(format!(
-        "book: {shown} commands parse, of which {run} were run; {checked} configurations are valid"
+        "book: {shown} commands exist, {run} of them ran; {checked} configurations are valid"
     ))
 }
 
