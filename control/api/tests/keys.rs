@@ -14,7 +14,15 @@ use std::{env, fs};
 const PAGE: &str = "docs/reference/keys.md";
 
 /// Documents for operators, which show configurations and commands.
-const OPERATORS: [&str; 4] = ["README.md", "docs/operate.md", "docs/choosing.md", "docs/limits.md"];
+const OPERATORS: [&str; 7] = [
+    "README.md",
+    "docs/quickstart.md",
+    "docs/concepts.md",
+    "docs/operate.md",
+    "docs/choosing.md",
+    "docs/compare.md",
+    "docs/limits.md",
+];
 
 const BEGIN: &str = "<!-- tables: written by tests/keys.rs -->\n";
 
@@ -106,7 +114,7 @@ fn readmes(folder: &Path, found: &mut Vec<PathBuf>) {
 }
 
 /// Keys of a file for several boxes, which `control/network` reads.
-const OF_NETWORKS: [&str; 2] = ["at", "ssh"];
+const OF_NETWORKS: [&str; 3] = ["at", "ssh", "via"];
 
 /// Keys that are set in backquotes, as in `workers = 4` or `field=4`, and are none. An option of a
 /// command, as in `--signal=USR2`, is no key.

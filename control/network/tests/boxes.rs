@@ -137,8 +137,11 @@ fn mistakes_are_reported_at_once_with_line_and_cure() {
 /// Networks in the documents are valid, with a key instead of each ellipsis.
 #[test]
 fn networks_in_documents_are_those_that_are_taken() {
-    let text =
-        concat!(include_str!("../../../README.md"), include_str!("../../../docs/operate.md"));
+    let text = concat!(
+        include_str!("../../../README.md"),
+        include_str!("../../../docs/operate.md"),
+        include_str!("../../../docs/quickstart.md")
+    );
     let blocks = text.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
     let mut links = Vec::new();
     for block in blocks.filter(|block| block.contains("[boxes]\n")) {
@@ -147,5 +150,6 @@ fn networks_in_documents_are_those_that_are_taken() {
         let network = network.unwrap_or_else(|errors| panic!("{errors}\n{block}"));
         links.push(network.links.len());
     }
-    assert_eq!(links, [1, 2, 2, 2], "laptop and server, two lines of three, two uplinks");
+    // Laptop and server, two lines of three, two uplinks; then a first network of each kind.
+    assert_eq!(links, [1, 2, 2, 2, 1, 2, 2]);
 }

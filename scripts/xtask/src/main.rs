@@ -1,12 +1,17 @@
 //! Chores of the repository that need more than a shell script: `cargo xtask ebpf`, `cargo xtask
-//! tidy`.
+//! tidy`, `cargo xtask book`.
 //!
 //! Not on the path of any packet, and no crate depends on it. Reads and builds files below the
-//! repository's root, and writes only the objects in `ebpf`.
+//! repository's root, and writes only the objects in `ebpf`, a folder for the book, and the page of
+//! command lines.
 
 #![forbid(unsafe_code)]
 
+mod book;
+
 mod ebpf;
+
+mod repository;
 
 mod tidy;
 
@@ -23,6 +28,10 @@ fn main() -> ExitCode {
         ["ebpf"] => ebpf::install(&root),
         ["ebpf", "--check"] => ebpf::check(&root),
         ["tidy"] => tidy::run(&root),
+        ["book", "stage", folder] => book::stage(&root, Path::new(folder)),
+        ["book", "links", folder] => book::check_html(Path::new(folder)),
+        ["book", "shown", folder] => book::check_shown(&root, Path::new(folder), false),
+        ["book", "shown", folder, "--write"] => book::check_shown(&root, Path::new(folder), true),
         _ => {
             eprint!("{USAGE}");
             return ExitCode::from(2);
@@ -98,4 +107,8 @@ usage: cargo xtask <task>
   ebpf          rebuild ebpf/recoded.bpf.o and ebpf/link.bpf.o from their sources
   ebpf --check  rebuild them elsewhere and fail when the committed ones differ
   tidy          check the rules of the repository that the compiler does not
+  book stage DIR      copy the pages of the book into DIR, for mdBook (scripts/book)
+  book links DIR      check the links of the built book in DIR
+  book shown DIR      check commands and configurations in pages with the programs in DIR;
+                      --write rewrites docs/reference/cli.md
 ";

@@ -5,7 +5,8 @@
 //! [`sources`]: rules for the contents of a Rust file. [`parameters`]: no tuples as parameters of
 //! functions. [`comments`]: their width. [`words`]: the glossary, and forbidden words.
 //! [`readmes`]: every crate has one, and the paths that documents name exist. [`named`],
-//! [`functions`], [`constants`]: tests, functions and values that documents name.
+//! [`functions`], [`constants`]: tests, functions and values that documents name. Of
+//! [`crate::book`]: links, and the list of pages.
 //!
 //! Each check is a function from text to findings, so that its test needs no repository.
 
@@ -35,37 +36,11 @@ mod readmes;
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::process::Command;
 
+use crate::repository::{Finding, list_files, read_text};
 use crate::tidy::comments::Language;
 use crate::tidy::dependencies::Package;
-use crate::{TaskError, output, read};
-
-/// One broken rule.
-#[derive(Clone, PartialEq, Eq, Debug)]
-struct Finding {
-    /// File, relative to the root.
-    path: String,
-    /// Line, counted from 1; `None` for the file as a whole.
-    line: Option<usize>,
-    /// The problem, and how to fix it.
-    message: String,
-}
-
-impl Finding {
-    fn new(path: &str, line: Option<usize>, message: impl Into<String>) -> Self {
-        Self { path: path.into(), line, message: message.into() }
-    }
-}
-
-impl std::fmt::Display for Finding {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.line {
-            Some(line) => write!(formatter, "{}:{line}: {}", self.path, self.message),
-            None => write!(formatter, "{}: {}", self.path, self.message),
-        }
-    }
-}
+use crate::{TaskError, book};
 
 /// Folders whose comments and words are not checked yet. Each entry should be removed eventually.
 const UNCHECKED: [&str; 0] = [];
@@ -101,10 +76,12 @@ pub fn run(root: &Path) -> Result<String, TaskError> {
     for file in files.iter().filter(|file| is_document(file)) {
         let text_of = |named: &str| read_text(root, named).ok();
         let text = read_text(root, file)?;
+        findings.extend(book::links::check(file, &text, &files, text_of));
         findings.extend(named::check(file, &text, text_of));
         findings.extend(functions::check(file, &text, text_of));
         findings.extend(constants::check(file, &text, text_of));
     }
+    findings.extend(book::summary::check(&read_text(root, book::SUMMARY)?, &files));
     for file in files.iter().filter(|file| Path::new(file).ends_with("Cargo.lock")) {
         findings.extend(locked::check(file, &read_text(root, file)?));
     }
@@ -161,17 +138,4 @@ fn needs_forbid(file: &str, packages: &[Package]) -> bool {
         !sources::MAY_BE_UNSAFE.contains(&package.name.as_str())
             && package.root_files.iter().any(|root| root == file)
     })
-}
-
-/// Files of the working tree, committed or not, except ignored ones; relative to the root.
-fn list_files(root: &Path) -> Result<BTreeSet<String>, TaskError> {
-    let mut git = Command::new("git");
-    git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]).current_dir(root);
-    let listed = output(&mut git)?;
-    let exists = |file: &&str| !file.is_empty() && root.join(file).is_file();
-    Ok(listed.split('\0').filter(exists).map(String::from).collect())
-}
-
-fn read_text(root: &Path, file: &str) -> Result<String, TaskError> {
-    Ok(String::from_utf8_lossy(&read(&root.join(file))?).into_owned())
 }
