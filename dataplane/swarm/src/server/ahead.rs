@@ -1,0 +1,105 @@
+//! Combinations made ahead: a bounded number of segments have as many as two for each block, which
+//! all peers share. Each peer starts at another one, so two peers rarely hold the same.
+
+use crate::random::Random;
+use crate::store::{BUNDLE, Combination, Segment, combine};
+use crate::wire::Coding;
+
+/// Combinations of one segment.
+struct Pool {
+    segment: u32,
+    used_at: u64,
+    seeds: Vec<u64>,
+    payloads: Vec<u8>,
+}
+
+/// Pools of the segments that were requested last.
+pub(super) struct Ahead {
+    pools: Vec<Pool>,
+    pools_max: usize,
+    uses: u64,
+}
+
+/// A combination of a pool.
+pub(super) struct Ready<'a> {
+    pub seed: u64,
+    pub payload: &'a [u8],
+}
+
+impl Ahead {
+    /// Room for the pools of `pools_max` segments; 0 makes nothing ahead.
+    pub(super) fn new(pools_max: usize) -> Self {
+        Self { pools: Vec::with_capacity(pools_max), pools_max, uses: 0 }
+    }
+
+    /// The pool of a complete segment, made if it is missing. Returns its index and the number of
+    /// combinations that were computed. `None` if nothing is made ahead.
+    pub(super) fn pool(
+        &mut self,
+        segment: u32,
+        content: &Segment,
+        block_bytes: usize,
+        random: &mut Random,
+    ) -> Option<(usize, usize)> {
+        let Segment::Complete(bytes) = content else { return None };
+        if self.pools_max == 0 {
+            return None;
+        }
+        self.uses += 1;
+        if let Some(index) = self.pools.iter().position(|pool| pool.segment == segment) {
+            self.pools[index].used_at = self.uses;
+            return Some((index, 0));
+        }
+        let blocks = bytes.len() / block_bytes;
+        let count = 2 * blocks;
+        let mut pool = self.take_room(segment);
+        pool.used_at = self.uses;
+        pool.payloads.resize(count * block_bytes, 0);
+        pool.seeds.clear();
+        for run in pool.payloads.chunks_mut(BUNDLE * block_bytes) {
+            let mut combinations = [Combination::EMPTY; BUNDLE];
+            let mut payloads: [&mut [u8]; BUNDLE] = Default::default();
+            let count = run.len() / block_bytes;
+            for (payload, chunk) in payloads.iter_mut().zip(run.chunks_exact_mut(block_bytes)) {
+                *payload = chunk;
+            }
+            let combinations = &mut combinations[..count];
+            combine(content, blocks, random, combinations, &mut payloads[..count]);
+            pool.seeds.extend(combinations.iter().filter_map(|c| match c.coding() {
+                Coding::Seed(seed) => Some(seed),
+                Coding::Vector(_) => None,
+            }));
+        }
+        self.pools.push(pool);
+        Some((self.pools.len() - 1, count))
+    }
+
+    /// The memory of the pool that was not used for the longest time, or new memory.
+    fn take_room(&mut self, segment: u32) -> Pool {
+        let empty = Pool { segment, used_at: 0, seeds: Vec::new(), payloads: Vec::new() };
+        if self.pools.len() < self.pools_max {
+            return empty;
+        }
+        let oldest = (0..self.pools.len()).min_by_key(|&index| self.pools[index].used_at);
+        let pool = oldest.map_or(empty, |index| self.pools.swap_remove(index));
+        Pool { segment, ..pool }
+    }
+
+    /// Combination `number` of a peer that starts at `offset`. `None` if it has had all of them.
+    pub(super) fn ready(
+        &self,
+        pool: usize,
+        offset: u32,
+        number: u32,
+        block_bytes: usize,
+    ) -> Option<Ready<'_>> {
+        let pool = self.pools.get(pool)?;
+        let count = pool.seeds.len();
+        if number as usize >= count {
+            return None;
+        }
+        let index = (offset as usize + number as usize) % count;
+        let payload = &pool.payloads[index * block_bytes..][..block_bytes];
+        Some(Ready { seed: pool.seeds[index], payload })
+    }
+}
