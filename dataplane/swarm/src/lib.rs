@@ -32,12 +32,18 @@ mod server;
 
 mod client;
 
+mod node;
+
+mod measure;
+
 pub use client::{Client, ClientLimits, PeerState, Progress};
 pub use error::{Drop, Error, ManifestError};
 pub use keys::{DatagramKey, KeyPair, MAC_BYTES};
 pub use manifest::{
     BLOCK_BYTES_MAX, BLOCKS_MAX, ContentId, Layout, MANIFEST_BYTES_MAX, Manifest, VERSION,
 };
+pub use measure::{Encoding, Load, LoadOptions, encoding, load};
+pub use node::{GetOptions, Got, ServeOptions, Serving, get, unpredictable};
 pub use server::{Counters, Limits, Outbox, Path, Server, ServerKeys};
 pub use store::Store;
 pub use wire::{

@@ -63,10 +63,6 @@ impl Decoder {
         self.blocks() - self.elimination.rank()
     }
 
-    pub(super) fn rank(&self) -> usize {
-        self.elimination.rank()
-    }
-
     /// Forgets all blocks.
     pub(super) fn restart(&mut self) {
         self.elimination.reset(self.blocks());

@@ -46,6 +46,9 @@ const CHECKS_TRIES: u32 = 8;
 /// Hellos without an answer after which no source is expected at an address.
 const SOURCE_TRIES: u32 = 5;
 
+/// Challenges with new cookies that a peer may answer hellos with before one times out.
+const CHALLENGES_MAX: u32 = 4;
+
 /// Limits of a client.
 #[derive(Copy, Clone, Debug)]
 pub struct ClientLimits {
@@ -186,7 +189,8 @@ impl Client {
         match message {
             Message::Challenge { nonce, cookie } if nonce == peer.nonce => {
                 // The same cookie again is no reason to send another hello at once.
-                if peer.cookie != cookie {
+                if peer.cookie != cookie && peer.challenges < CHALLENGES_MAX {
+                    peer.challenges += 1;
                     peer.rtt = now.saturating_sub(peer.hello_at.unwrap_or(now)).max(MILLI);
                     peer.cookie = cookie;
                     peer.hello_at = None;
@@ -381,11 +385,12 @@ impl Client {
         for (number, peer) in self.peers.iter_mut().enumerate() {
             if peer.is_hello_due(now) {
                 peer.nonce = self.random.number();
+                // A hello with a new cookie follows at once, and is no further try.
+                peer.hello_tries += u32::from(peer.hello_at.is_some() || peer.hello_tries == 0);
                 peer.hello_at = Some(now);
-                peer.hello_tries += 1;
                 // A cookie that is not answered may be old.
                 if peer.hello_tries % 4 == 0 {
-                    peer.cookie = [0; 16];
+                    (peer.cookie, peer.challenges) = ([0; 16], 0);
                 }
                 let hello = Hello {
                     content: self.id.0,

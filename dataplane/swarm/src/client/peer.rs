@@ -78,6 +78,7 @@ pub(super) struct Peer {
     pub cookie: [u8; 16],
     pub hello_at: Option<u64>,
     pub hello_tries: u32,
+    pub challenges: u32,
     pub session: u64,
     pub is_source: bool,
     pub manifest_bytes: u32,
@@ -107,6 +108,7 @@ impl Peer {
             cookie: [0; 16],
             hello_at: None,
             hello_tries: 0,
+            challenges: 0,
             session: 0,
             is_source: false,
             manifest_bytes: 0,
@@ -141,7 +143,7 @@ impl Peer {
         }
         self.session = session;
         self.state = PeerState::Open;
-        self.hello_tries = 0;
+        (self.hello_tries, self.challenges) = (0, 0);
         self.is_due = true;
         self.arrived_at = now;
     }

@@ -1,5 +1,8 @@
 //! Combinations made ahead: a bounded number of segments have as many as two for each block, which
 //! all peers share. Each peer starts at another one, so two peers rarely hold the same.
+//!
+//! A pool is made only after as many combinations of its segment were sent on demand. Peers that
+//! request segments at random can therefore at most double the arithmetic.
 
 use crate::random::Random;
 use crate::store::{BUNDLE, Combination, Segment, combine};
@@ -13,8 +16,18 @@ struct Pool {
     payloads: Vec<u8>,
 }
 
+/// A segment without a pool.
+#[derive(Copy, Clone)]
+struct Candidate {
+    segment: u32,
+    /// Combinations that were sent on demand.
+    sent: usize,
+    used_at: u64,
+}
+
 /// Pools of the segments that were requested last.
 pub(super) struct Ahead {
+    candidates: Vec<Candidate>,
     pools: Vec<Pool>,
     pools_max: usize,
     uses: u64,
@@ -29,15 +42,41 @@ pub(super) struct Ready<'a> {
 impl Ahead {
     /// Room for the pools of `pools_max` segments; 0 makes nothing ahead.
     pub(super) fn new(pools_max: usize) -> Self {
-        Self { pools: Vec::with_capacity(pools_max), pools_max, uses: 0 }
+        let candidates = Vec::with_capacity(pools_max);
+        Self { candidates, pools: Vec::with_capacity(pools_max), pools_max, uses: 0 }
     }
 
-    /// The pool of a complete segment, made if it is missing. Returns its index and the number of
-    /// combinations that were computed. `None` if nothing is made ahead.
+    /// Counts combinations of a segment that were sent on demand. Whether a pool is worth while.
+    fn is_wanted(&mut self, segment: u32, sent: usize, count: usize) -> bool {
+        let known = self.candidates.iter().position(|known| known.segment == segment);
+        let index = known.unwrap_or_else(|| {
+            let fresh = Candidate { segment, sent: 0, used_at: 0 };
+            if self.candidates.len() < self.pools_max {
+                self.candidates.push(fresh);
+                return self.candidates.len() - 1;
+            }
+            let oldest = (0..self.candidates.len()).min_by_key(|&i| self.candidates[i].used_at);
+            let oldest = oldest.unwrap_or_default();
+            self.candidates[oldest] = fresh;
+            oldest
+        });
+        let candidate = &mut self.candidates[index];
+        candidate.sent += sent;
+        candidate.used_at = self.uses;
+        let is_wanted = candidate.sent > count;
+        if is_wanted {
+            self.candidates.swap_remove(index);
+        }
+        is_wanted
+    }
+
+    /// The pool of a complete segment of which `sent` combinations are to be sent. Returns its index
+    /// and the number of combinations that were computed. `None` if there is no pool.
     pub(super) fn pool(
         &mut self,
         segment: u32,
         content: &Segment,
+        sent: usize,
         block_bytes: usize,
         random: &mut Random,
     ) -> Option<(usize, usize)> {
@@ -52,6 +91,9 @@ impl Ahead {
         }
         let blocks = bytes.len() / block_bytes;
         let count = 2 * blocks;
+        if !self.is_wanted(segment, sent, count) {
+            return None;
+        }
         let mut pool = self.take_room(segment);
         pool.used_at = self.uses;
         pool.payloads.resize(count * block_bytes, 0);

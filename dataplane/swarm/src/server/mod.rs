@@ -83,6 +83,8 @@ pub struct Counters {
     pub sessions: u64,
     /// Peers with a session at the last poll.
     pub peers: u64,
+    /// Datagrams that Linux did not take.
+    pub unsent: u64,
 }
 
 impl Counters {
@@ -94,6 +96,7 @@ impl Counters {
         self.combinations += other.combinations;
         self.sessions += other.sessions;
         self.peers += other.peers;
+        self.unsent += other.unsent;
     }
 }
 
@@ -378,7 +381,7 @@ impl Server {
         let Self { random, ahead, run: bytes, head, keys, counters, .. } = self;
         let payload = run.head_bytes..run.head_bytes + block_bytes;
         bytes.resize(count * run.datagram_bytes, 0);
-        let pool = ahead.pool(run.segment, content, block_bytes, random);
+        let pool = ahead.pool(run.segment, content, count, block_bytes, random);
         counters.combinations += pool.map_or(0, |(_, made)| made as u64);
         let last = run.number + count as u32 - 1;
         let pool = pool.map(|(pool, _)| pool);
