@@ -68,10 +68,10 @@ pub(crate) struct ServeLimits {
     #[arg(long, value_name = "KIB", default_value_t = 16)]
     #[arg(value_parser = value_parser!(u32).range(8..=1024))]
     pub burst: u32,
-    /// Most peers at an address
+    /// Most peers at an address; those that come later are refused
     #[arg(long, value_name = "N", default_value_t = 4096)]
     #[arg(value_parser = value_parser!(u32).range(1..=1_000_000))]
-    pub peers: u32,
+    pub max_peers: u32,
     /// Threads for each address; 0 means one per core
     #[arg(long, value_name = "N", default_value_t = 0)]
     #[arg(value_parser = value_parser!(u16).range(0..=256))]
@@ -93,8 +93,8 @@ pub(crate) struct Serve {
     /// Blocks of a segment: more need fewer segments and more arithmetic
     #[arg(long, value_name = "N", default_value_t = 128)]
     pub blocks: u16,
-    /// Bytes of a block. Datagrams have up to 319 more, and must fit the path: 1024 fits every one
-    /// if the source serves; relaying receivers of full segments keep it, too
+    /// Bytes of a block. Datagrams are not fragmented and have up to 41 more, and one for each block
+    /// of a segment: the defaults fit every IPv6 path
     #[arg(long, value_name = "BYTES", default_value_t = 1024)]
     pub block_bytes: u32,
     /// File with the key of the source, in hexadecimal; created if it is missing
@@ -178,6 +178,10 @@ pub(crate) struct Bench {
     /// Segments whose combinations are made ahead; 0 makes each on demand
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub ahead: u16,
+    /// Most KiB to a peer at once
+    #[arg(long, value_name = "KIB", default_value_t = 16)]
+    #[arg(value_parser = value_parser!(u32).range(8..=1024))]
+    pub burst: u32,
     /// Segments of the content, which peers follow as they would a film
     #[arg(long, value_name = "N", default_value_t = 64)]
     #[arg(value_parser = value_parser!(u32).range(1..=4096))]

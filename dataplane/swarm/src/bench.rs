@@ -43,6 +43,7 @@ pub(crate) fn run(arguments: &Bench) -> Result<(), Error> {
             workers: workers.into(),
             layout,
             segments_ahead: arguments.ahead.into(),
+            burst_bytes: u64::from(arguments.burst) << 10,
         };
         let load = load(&options)?;
         let bytes = load.bytes as f64 / load.time.as_secs_f64();
@@ -52,6 +53,7 @@ pub(crate) fn run(arguments: &Bench) -> Result<(), Error> {
             "sustained": load.sustained,
             "mbit_per_second": (bytes * 8.0 / 1e6).round(),
             "fraction_of_rate": ratio(bytes, peer_bytes * f64::from(peers)),
+            "cpu_seconds_per_second": ratio(load.cpu.as_secs_f64(), load.time.as_secs_f64()),
             "ratio_to_papers": PAPERS.map(|paper| ratio(load.sustained.into(), paper.into())),
             "combinations_per_block":
                 ratio(load.counters.combinations as f64, load.counters.blocks as f64),
@@ -67,6 +69,7 @@ pub(crate) fn run(arguments: &Bench) -> Result<(), Error> {
         "workers": workers,
         "segments": arguments.segments,
         "segments_ahead": arguments.ahead,
+        "burst_kib": arguments.burst,
         "cores": std::thread::available_parallelism().map_or(1, usize::from),
         "papers": PAPERS,
         "encoding": encodings,

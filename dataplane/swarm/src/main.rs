@@ -101,7 +101,7 @@ fn serve_options(
         listen: listen.to_vec(),
         workers: if limits.workers == 0 { cores } else { limits.workers.into() },
         limits: Limits {
-            peers: limits.peers as usize,
+            peers: limits.max_peers as usize,
             rate_bytes: u64::from(limits.rate) * 125,
             burst_bytes: u64::from(limits.burst) << 10,
             segments_ahead: limits.ahead.into(),

@@ -64,14 +64,16 @@ impl Fetch {
         let offset = offset as usize;
         let index = offset / PART_BYTES;
         let expected = self.bytes.len().saturating_sub(offset).min(PART_BYTES);
-        if offset % PART_BYTES != 0 || part.len() != expected || expected == 0 {
+        if !offset.is_multiple_of(PART_BYTES) || part.len() != expected || expected == 0 {
             return Fetched::Forged;
         }
         if !self.arrived[index] {
             self.bytes[offset..offset + part.len()].copy_from_slice(part);
             self.arrived[index] = true;
             self.rounds = 0;
-            if self.arrived[..=index].iter().all(|&arrived| arrived) && (index + 1) % PARTS == 0 {
+            if self.arrived[..=index].iter().all(|&arrived| arrived)
+                && (index + 1).is_multiple_of(PARTS)
+            {
                 self.requested_at = None;
             }
         }

@@ -49,6 +49,10 @@ const SOURCE_TRIES: u32 = 5;
 /// Challenges with new cookies that a peer may answer hellos with before one times out.
 const CHALLENGES_MAX: u32 = 4;
 
+/// Windows of segments that may be complete before the first missing one is. At half, one slow
+/// segment stops the others earlier; at twice, a receiver needs twice the memory.
+const AHEAD: u32 = 4;
+
 /// Limits of a client.
 #[derive(Copy, Clone, Debug)]
 pub struct ClientLimits {
@@ -91,6 +95,8 @@ pub struct Client {
     shared: Option<SharedKey>,
     decoders: Vec<Decoder>,
     next_segment: u32,
+    /// The first segment that is not complete.
+    first_missing: u32,
     is_complete: Vec<bool>,
     progress: Progress,
 }
@@ -120,6 +126,7 @@ impl Client {
             shared: None,
             decoders: Vec::with_capacity(limits.window),
             next_segment: 0,
+            first_missing: 0,
             is_complete: Vec::new(),
             progress: Progress::default(),
         }
@@ -330,6 +337,9 @@ impl Client {
             store.set(segment, Segment::Complete(bytes));
             self.is_complete[segment as usize] = true;
             self.progress.segments += 1;
+            while self.is_complete(self.first_missing) {
+                self.first_missing += 1;
+            }
             self.decoders.swap_remove(index);
             self.peers.iter_mut().for_each(|peer| peer.revoke(segment));
             return;
@@ -431,7 +441,10 @@ impl Client {
     fn open_segments(&mut self) {
         let Some(store) = &self.store else { return };
         let layout = store.layout();
-        while self.decoders.len() < self.limits.window && self.next_segment < layout.segments() {
+        // Segments that wait for an earlier one are in memory.
+        let end = self.first_missing.saturating_add(AHEAD * self.limits.window as u32);
+        let end = end.min(layout.segments());
+        while self.decoders.len() < self.limits.window && self.next_segment < end {
             let (segment, block_bytes) = (self.next_segment, layout.block_bytes as usize);
             self.decoders.push(Decoder::new(segment, layout.blocks_of(segment), block_bytes));
             self.next_segment += 1;

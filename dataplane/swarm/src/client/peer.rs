@@ -265,8 +265,9 @@ impl Peer {
 }
 
 impl Rate {
-    /// Grows while less than a fifth is lost, and shrinks when more than 30 % is. Links that lose
-    /// 10 % at random keep their rate; a bottleneck loses a fifth when it is exceeded by a quarter.
+    /// Grows by half while hardly anything is lost, and by a tenth while less than a fifth is, so
+    /// that links that lose 10 % at random keep their rate. Shrinks when more than 30 % is lost: a
+    /// bottleneck loses a third when it is exceeded by half.
     fn adapt(&mut self, now: u64) {
         if now.saturating_sub(self.measured_at) < RATE_NANOS || self.sent < 20 {
             return;
@@ -275,7 +276,8 @@ impl Rate {
         if lost * 10 > self.sent * 3 {
             self.kbit = (self.kbit / 10 * 7).max(RATE_MIN_KBIT);
         } else if lost * 5 < self.sent {
-            self.kbit = self.kbit.saturating_add(self.kbit / 4);
+            let growth = if lost * 50 < self.sent { self.kbit / 2 } else { self.kbit / 10 };
+            self.kbit = self.kbit.saturating_add(growth);
         }
         (self.measured_at, self.sent, self.received) = (now, 0, 0);
     }
