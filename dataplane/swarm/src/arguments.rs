@@ -51,7 +51,7 @@ pub(crate) enum Command {
     ///
     ///   recoded-swarm bench --peers 1000 --peers 3050 --seconds 10
     ///
-    /// Prints JSON: the rate of encoding alone, and for each number of peers how many got their rate.
+    /// Prints JSON: encoding alone per second of a core, and for each number of peers how many got their rate.
     /// Servers and receivers share the cores. Needs as many open files as peers (`ulimit -n`).
     #[command(verbatim_doc_comment)]
     Bench(Bench),

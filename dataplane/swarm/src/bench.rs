@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use recoded_swarm::{Error, Layout, LoadOptions, encoding, load};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::arguments::Bench;
 
@@ -20,20 +20,27 @@ pub(crate) fn run(arguments: &Bench) -> Result<(), Error> {
     let segment_bytes = u64::from(blocks) * u64::from(block_bytes);
     let layout = Layout::new(blocks, block_bytes, u64::from(arguments.segments) * segment_bytes)?;
     let peer_bytes = f64::from(rate) * 125.0;
-    let encodings: Vec<Value> = [1, workers.into()]
-        .into_iter()
-        .filter_map(|threads: usize| Some((threads, encoding(&layout, threads, ENCODING)?)))
-        .map(|(threads, encoding)| {
-            let bytes = encoding.bytes as f64 / encoding.time.as_secs_f64();
-            let peers = bytes / peer_bytes;
-            json!({
-                "threads": threads,
-                "mbytes_per_second": (bytes / 1e6).round(),
-                "peers": peers.floor(),
-                "ratio_to_papers": PAPERS.map(|paper| ratio(peers, f64::from(paper))),
-            })
-        })
-        .collect();
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut report = json!({
+        "rate_kbit": rate,
+        "blocks": blocks,
+        "block_bytes": block_bytes,
+        "workers": workers,
+        "segments": arguments.segments,
+        "segments_ahead": arguments.ahead,
+        "burst_kib": arguments.burst,
+        "cores": cores,
+        "papers": PAPERS,
+    });
+    if let Some(encoding) = encoding(&layout, workers.into(), ENCODING) {
+        let bytes = encoding.bytes as f64 / encoding.cpu.as_secs_f64();
+        let peers = bytes * cores as f64 / peer_bytes;
+        report["encoding"] = json!({
+            "mbytes_per_core_second": (bytes / 1e6).round(),
+            "peers_of_all_cores": peers.floor(),
+            "ratio_to_papers": PAPERS.map(|paper| ratio(peers, f64::from(paper))),
+        });
+    }
     let mut loads = Vec::new();
     for &peers in &arguments.peers {
         let options = LoadOptions {
@@ -62,19 +69,7 @@ pub(crate) fn run(arguments: &Bench) -> Result<(), Error> {
             "unsent": load.counters.unsent,
         }));
     }
-    let report = json!({
-        "rate_kbit": rate,
-        "blocks": blocks,
-        "block_bytes": block_bytes,
-        "workers": workers,
-        "segments": arguments.segments,
-        "segments_ahead": arguments.ahead,
-        "burst_kib": arguments.burst,
-        "cores": std::thread::available_parallelism().map_or(1, usize::from),
-        "papers": PAPERS,
-        "encoding": encodings,
-        "loads": loads,
-    });
+    report["loads"] = loads.into();
     crate::print(&format!("{report:#}"));
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Messages, byte by byte. Numbers are big-endian. `docs/swarm.md` has the same table.
+//! Messages, byte by byte. Numbers are big-endian. The README of this crate has the same table.
 //!
 //! ```text
 //!  0  'S' 'W'   2  version   3  type   4..  fields of the type   [ 16 bytes MAC, with a key ]

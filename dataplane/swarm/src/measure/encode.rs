@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustix::time::{ClockId, clock_gettime};
+
 use crate::manifest::{Layout, Manifest};
 use crate::random::Random;
 use crate::store::{BUNDLE, Combination, Store, combine};
@@ -12,8 +14,15 @@ use crate::store::{BUNDLE, Combination, Store, combine};
 pub struct Encoding {
     /// Bytes of combinations.
     pub bytes: u64,
-    /// Time that it took.
-    pub time: Duration,
+    /// Processor time of all threads. Unlike the time that passed, it is little affected by other
+    /// programs.
+    pub cpu: Duration,
+}
+
+/// Processor time of this thread or process.
+pub(super) fn cpu_time(clock: ClockId) -> Duration {
+    let time = clock_gettime(clock);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// A store of pseudo-random content.
@@ -29,20 +38,21 @@ pub(super) fn example(layout: &Layout, source: [u8; 32]) -> Option<Arc<Store>> {
 pub fn encoding(layout: &Layout, threads: usize, time: Duration) -> Option<Encoding> {
     let store = &example(layout, [0; 32])?;
     let start = Instant::now();
-    let bytes = std::thread::scope(|scope| {
+    let encodings: Vec<Encoding> = std::thread::scope(|scope| {
         let threads: Vec<_> =
             (0..threads).map(|_| scope.spawn(|| encode(store, start, time))).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap_or(0)).sum()
+        threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
     });
-    Some(Encoding { bytes, time: start.elapsed() })
+    let cpu = encodings.iter().map(|encoding| encoding.cpu).sum();
+    Some(Encoding { bytes: encodings.iter().map(|encoding| encoding.bytes).sum(), cpu })
 }
 
-fn encode(store: &Store, start: Instant, time: Duration) -> u64 {
+fn encode(store: &Store, start: Instant, time: Duration) -> Encoding {
     let layout = store.layout();
     let block_bytes = layout.block_bytes as usize;
     let mut random = Random::new(&[8; 32]);
     let mut out = vec![0; BUNDLE * block_bytes];
-    let (mut bytes, mut segment) = (0, 0);
+    let (mut bytes, mut segment, before) = (0, 0, cpu_time(ClockId::ThreadCPUTime));
     while start.elapsed() < time {
         let blocks = layout.blocks_of(segment);
         let Some(content) = store.read(segment) else { break };
@@ -57,5 +67,5 @@ fn encode(store: &Store, start: Instant, time: Duration) -> u64 {
         }
         segment = (segment + 1) % layout.segments();
     }
-    bytes
+    Encoding { bytes, cpu: cpu_time(ClockId::ThreadCPUTime).saturating_sub(before) }
 }

@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
+use rustix::time::ClockId;
 
 use crate::client::{Client, ClientLimits};
 use crate::error::Error;
 use crate::keys::KeyPair;
 use crate::manifest::{ContentId, Layout};
-use crate::measure::encode::example;
+use crate::measure::encode::{cpu_time, example};
 use crate::measure::viewer::Viewer;
 use crate::node::{Buffers, ServeOptions, Serving, Socket, unpredictable};
 use crate::server::{Counters, Limits, ServerKeys};
@@ -107,9 +108,10 @@ pub fn load(options: &LoadOptions) -> Result<Load, Error> {
         }
         let joined = shared.wait_for(options.peers);
         std::thread::sleep(WARM_UP);
-        let (start, before, cpu) = (Instant::now(), shared.bytes(), cpu_time());
+        let (start, before, cpu) =
+            (Instant::now(), shared.bytes(), cpu_time(ClockId::ProcessCPUTime));
         std::thread::sleep(options.time);
-        let cpu = cpu_time().saturating_sub(cpu);
+        let cpu = cpu_time(ClockId::ProcessCPUTime).saturating_sub(cpu);
         let (time, after, counters) = (start.elapsed(), shared.bytes(), serving.counters());
         // Relaxed: the flag orders no other memory.
         shared.is_stopping.store(true, Ordering::Relaxed);
@@ -130,12 +132,6 @@ pub fn load(options: &LoadOptions) -> Result<Load, Error> {
     let clients = shared.clients.into_inner().unwrap_or_else(PoisonError::into_inner);
     (load.verified_segments, load.wrong) = (clients.verified, clients.wrong);
     Ok(load)
-}
-
-/// Processor time of this process.
-fn cpu_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// Results that threads publish.
