@@ -9,8 +9,8 @@ use recoded_swarm::ContentId;
 /// Serves a file to many receivers over UDP, as random linear combinations of its blocks.
 ///
 /// Any combinations will do: a receiver needs as many as there are blocks, from any peers and in
-/// any order, and a lost one is not retransmitted but replaced. Receivers can serve others from what
-/// they have, before they have everything.
+/// any order, and a lost one is not retransmitted but replaced. Receivers can serve others from
+/// their blocks, before they have everything.
 ///
 ///   recoded-swarm serve film.mkv                                     prints the content id
 ///   recoded-swarm get ID 192.0.2.1:7800 --out film.mkv
@@ -40,7 +40,7 @@ pub(crate) enum Command {
     ///
     ///   recoded-swarm get ID 192.0.2.1:7800 --out film.mkv
     ///   recoded-swarm get ID 192.0.2.1:7800 --out - | mpv -
-    ///   recoded-swarm get ID 192.0.2.1:7800 198.51.100.2:7800 --out film.mkv --serve 0.0.0.0:7800
+    ///   recoded-swarm get ID 192.0.2.1:7800 198.51.100.2:7800 --out film.mkv --serve [::]:7800
     ///
     /// Segments are verified before they are written, in order. A file appears under its name when
     /// it is complete. Name the source among the peers: it issues checks, by which every block of
@@ -51,8 +51,9 @@ pub(crate) enum Command {
     ///
     ///   recoded-swarm bench --peers 1000 --peers 3050 --seconds 10
     ///
-    /// Prints JSON: encoding alone per second of a core, and for each number of peers how many got their rate.
-    /// Servers and receivers share the cores. Needs as many open files as peers (`ulimit -n`).
+    /// Prints JSON: encoding alone per second of a core, and for each number of peers how many got
+    /// their rate. Servers and receivers share the cores. Needs as many open files as peers
+    /// (`ulimit -n`).
     #[command(verbatim_doc_comment)]
     Bench(Bench),
 }
@@ -93,8 +94,8 @@ pub(crate) struct Serve {
     /// Blocks of a segment: more need fewer segments and more arithmetic
     #[arg(long, value_name = "N", default_value_t = 128)]
     pub blocks: u16,
-    /// Bytes of a block. Datagrams are not fragmented and have up to 41 more, and one for each block
-    /// of a segment: the defaults fit every IPv6 path
+    /// Bytes of a block. Datagrams are not fragmented, and have up to 41 more and one for each
+    /// block of a segment: the defaults fit every IPv6 path
     #[arg(long, value_name = "BYTES", default_value_t = 1024)]
     pub block_bytes: u32,
     /// File with the key of the source, in hexadecimal; created if it is missing
@@ -103,7 +104,7 @@ pub(crate) struct Serve {
     /// File with a pre-shared key of 32 bytes in hexadecimal: peers without it get no answer
     #[arg(long, value_name = "FILE")]
     pub key: Option<PathBuf>,
-    /// Print counters as a line of JSON every so many seconds
+    /// Interval in which counters are printed, as a line of JSON
     #[arg(long, value_name = "SECONDS")]
     #[arg(value_parser = value_parser!(u32).range(1..=86_400))]
     pub report: Option<u32>,
@@ -142,7 +143,7 @@ pub(crate) struct Get {
     /// Most MiB of content to keep in memory with --serve
     #[arg(long, value_name = "MIB", default_value_t = 4096)]
     pub memory: u64,
-    /// Give up after so many seconds without a new block
+    /// Stop with an error after this many seconds without a new block
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     #[arg(value_parser = value_parser!(u32).range(1..=86_400))]
     pub timeout: u32,

@@ -1,4 +1,4 @@
-//! Checks of blocks: a receiver verifies every combination on arrival, whoever formed it.
+//! Checks of blocks: a receiver verifies every combination on arrival, whichever peer formed it.
 //!
 //! The source and one receiver share a secret. It yields [`COLUMNS`] random vectors r for each
 //! segment. The source sends the products r * x_j with all blocks x_j of the segment, encrypted.

@@ -1,9 +1,9 @@
-//! Errors: the problem on the first line, the fix on the second one. Datagrams that are refused have
-//! reasons of their own, which are counted.
+//! Errors: the problem on the first line, the fix on the second one. Refused datagrams have reasons
+//! of their own, which are counted.
 
 use std::io;
 
-use crate::manifest::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, BLOCKS_MAX, SEGMENTS_MAX};
+use crate::bounds::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, BLOCKS_MAX, SEGMENTS_MAX};
 
 /// The reason why a manifest or its sizes are refused.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -66,7 +66,8 @@ pub enum Error {
     },
     /// A key file that is no key.
     #[error(
-        "{name} holds no key of {bytes} bytes in hexadecimal\nfix: `head -c {bytes} /dev/urandom | xxd -p -c 99 > {name}`"
+        "{name} holds no key of {bytes} bytes in hexadecimal\n\
+         fix: `head -c {bytes} /dev/urandom | xxd -p -c 99 > {name}`"
     )]
     KeyFile {
         /// The file.

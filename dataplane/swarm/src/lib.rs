@@ -15,6 +15,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bounds;
 mod error;
 mod random;
 
@@ -36,12 +37,11 @@ mod node;
 
 mod measure;
 
+pub use bounds::{BLOCK_BYTES_MAX, BLOCKS_MAX, VERSION};
 pub use client::{Client, ClientLimits, PeerState, Progress};
 pub use error::{Drop, Error, ManifestError};
 pub use keys::{DatagramKey, KeyPair, MAC_BYTES};
-pub use manifest::{
-    BLOCK_BYTES_MAX, BLOCKS_MAX, ContentId, Layout, MANIFEST_BYTES_MAX, Manifest, VERSION,
-};
+pub use manifest::{ContentId, Layout, MANIFEST_BYTES_MAX, Manifest};
 pub use measure::{Encoding, Load, LoadOptions, encoding, load};
 pub use node::{GetOptions, Got, ServeOptions, Serving, get, unpredictable};
 pub use server::{Counters, Limits, Outbox, Path, Server, ServerKeys};

@@ -7,10 +7,8 @@ use std::str::FromStr;
 
 use sha2::{Digest, Sha256};
 
+use crate::bounds::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, BLOCKS_MAX, SEGMENTS_MAX, VERSION};
 use crate::error::ManifestError;
-
-/// Version of the manifest and of all messages.
-pub const VERSION: u8 = 1;
 
 /// First bytes of a manifest.
 const MAGIC: [u8; 8] = *b"RCDSWARM";
@@ -20,18 +18,6 @@ const FIXED_BYTES: usize = 88;
 
 /// Bytes of a SHA-256.
 const HASH_BYTES: usize = 32;
-
-/// Most blocks of a segment: a coding vector of a block has a byte for each.
-pub const BLOCKS_MAX: u16 = 256;
-
-/// Least bytes of a block. Shorter ones would spend more on headers than on content.
-pub const BLOCK_BYTES_MIN: u32 = 64;
-
-/// Most bytes of a block: those of the papers' streaming server.
-pub const BLOCK_BYTES_MAX: u32 = 4096;
-
-/// Most segments: their hashes take 2 MiB, which a receiver allocates before it can verify them.
-pub const SEGMENTS_MAX: u64 = 1 << 16;
 
 /// Most bytes of a manifest.
 pub const MANIFEST_BYTES_MAX: usize = FIXED_BYTES + SEGMENTS_MAX as usize * HASH_BYTES;

@@ -11,7 +11,8 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use recoded_gf::Kernel;
 
-use crate::manifest::{BLOCKS_MAX, Layout, Manifest};
+use crate::bounds::BLOCKS_MAX;
+use crate::manifest::{Layout, Manifest};
 use crate::random::{Random, expand};
 use crate::wire::Coding;
 

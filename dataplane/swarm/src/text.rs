@@ -44,7 +44,8 @@ pub(crate) fn counters(counters: &Counters) -> String {
 pub(crate) fn finished(got: &Got, time: Duration) -> String {
     let progress = &got.progress;
     format!(
-        "{} B in {:.1} s, verified. Blocks: {} innovative, {} redundant, {} forged. Peers banned: {}",
+        "{} B in {:.1} s, verified. \
+         Blocks: {} innovative, {} redundant, {} forged. Peers banned: {}",
         got.bytes,
         time.as_secs_f64(),
         progress.innovative,

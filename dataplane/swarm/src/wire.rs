@@ -6,7 +6,7 @@
 //!
 //! Parsing allocates nothing and reads no byte twice; every length is checked.
 
-use crate::manifest::{BLOCKS_MAX, VERSION};
+use crate::bounds::{BLOCKS_MAX, VERSION};
 
 /// First bytes of every datagram.
 const MAGIC: [u8; 2] = *b"SW";
@@ -83,7 +83,7 @@ pub struct Request {
     pub session: u64,
     /// Number of this request. Older requests than the latest one have no effect.
     pub sequence: u32,
-    /// Rate that the receiver asks for, in kbit/s; 0 means the sender's limit.
+    /// Rate that the receiver requests, in kbit/s; 0 means the sender's limit.
     pub rate_kbit: u32,
     /// The grants, the most urgent one first.
     pub grants: [Grant; GRANTS_MAX],

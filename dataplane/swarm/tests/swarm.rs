@@ -67,13 +67,13 @@ fn peers_that_lie_about_the_manifest_or_checks_are_banned() {
 }
 
 #[test]
-fn keys_keep_strangers_out() {
+fn keys_keep_others_out() {
     let mut network = Network::with_key(seed(), 50_000, Some([1; 32]));
-    let stranger = network.join_with_key(0, &[Network::SOURCE], Some([2; 32]));
+    let outsider = network.join_with_key(0, &[Network::SOURCE], Some([2; 32]));
     let member = network.join_with_key(0, &[Network::SOURCE], Some([1; 32]));
     network.run_until(10_000, |_| false);
     assert!(network.is_finished(member));
-    assert_eq!(network.states(stranger), [PeerState::Connecting]);
+    assert_eq!(network.states(outsider), [PeerState::Connecting]);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::wire::PART_BYTES;
 /// Parts that are requested at the same time: less than a burst of a server.
 const PARTS: usize = 8;
 
-/// Rounds without a new part after which another peer is asked.
+/// Rounds without a new part after which another peer is queried.
 const ROUNDS_MAX: u32 = 6;
 
 /// A manifest that is being received from one peer.

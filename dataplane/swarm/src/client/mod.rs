@@ -23,18 +23,19 @@ use peer::Peer;
 
 pub use peer::PeerState;
 
+use crate::bounds::BLOCKS_MAX;
 use crate::checks::Checks;
 use crate::keys::{
     DatagramKey, KeyPair, SealPlace, SessionKeys, SharedKey, authenticate, authenticated,
 };
-use crate::manifest::{BLOCKS_MAX, ContentId};
+use crate::manifest::ContentId;
 use crate::random::{Random, expand};
 use crate::store::{Segment, Store};
 use crate::wire::{Block, Coding, Hello, Message, Refusal};
 
 const MILLI: u64 = 1_000_000;
 
-/// A complete peer that sends so many redundant blocks in a row is paused.
+/// Redundant blocks in a row after which a complete peer is paused.
 const REDUNDANT_MAX: u32 = 8;
 
 /// How long a peer that had nothing new is not asked for the same segment.

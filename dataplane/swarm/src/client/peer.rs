@@ -10,7 +10,7 @@ const HELLO_NANOS: u64 = 250 * MILLI;
 /// Longest wait for an answer to a hello.
 const HELLO_NANOS_MAX: u64 = 2_000 * MILLI;
 
-/// Without a block for this long, though some are granted, the session is tried again.
+/// Without a block for this long, though some are granted, the session is opened again.
 const DEAD_NANOS: u64 = 3_000 * MILLI;
 
 /// Least time without a block of a segment after which its pending blocks count as lost. Servers
@@ -92,7 +92,7 @@ pub(super) struct Peer {
     rate: Rate,
 }
 
-/// Loss-based control of the rate that is asked for.
+/// Loss-based control of the requested rate.
 struct Rate {
     kbit: u32,
     measured_at: u64,

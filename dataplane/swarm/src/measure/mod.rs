@@ -1,5 +1,5 @@
-//! Measurements: the rate of encoding alone, which the papers divided by the rate of a peer, and the
-//! peers that servers sustain over the loopback interface.
+//! Measurements: the rate of encoding alone, which the papers divided by the rate of a peer, and
+//! the number of peers that servers sustain over the loopback interface.
 
 mod encode;
 mod load;

@@ -11,7 +11,7 @@ pub use serve::{ServeOptions, Serving};
 
 use crate::error::Error;
 
-/// Bytes that nobody can predict.
+/// Unpredictable bytes.
 ///
 /// # Errors
 /// The system has no random generator.

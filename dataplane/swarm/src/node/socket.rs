@@ -13,8 +13,8 @@ use crate::server::{Outbox, Path};
 /// Bytes that one receive operation can merge.
 const MERGED_BYTES: usize = 64 << 10;
 
-/// Buffer of a socket in Linux. Ten milliseconds at 1 Gbit/s are 1.2 MB; a shorter one drops bursts,
-/// and a longer one is refused by default limits of Linux.
+/// Buffer of a socket in Linux. Ten milliseconds at 1 Gbit/s are 1.2 MB; a shorter one drops
+/// bursts, and a longer one is refused by default limits of Linux.
 const BUFFER_BYTES: usize = 4 << 20;
 
 /// A socket.

@@ -70,8 +70,8 @@ impl Ahead {
         is_wanted
     }
 
-    /// The pool of a complete segment of which `sent` combinations are to be sent. Returns its index
-    /// and the number of combinations that were computed. `None` if there is no pool.
+    /// The pool of a complete segment, before `sent` combinations are sent. Returns its index and
+    /// the number of combinations that were computed. `None` if there is no pool.
     pub(super) fn pool(
         &mut self,
         segment: u32,

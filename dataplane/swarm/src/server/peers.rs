@@ -123,7 +123,7 @@ impl Peer {
     }
 }
 
-/// Bounds of what a request can ask for.
+/// Bounds of a request.
 #[derive(Copy, Clone)]
 pub(super) struct RequestLimits {
     pub rate_bytes: u64,
