@@ -247,7 +247,7 @@ impl Peer {
         if !self.is_open() || !is_due {
             return None;
         }
-        self.rate.adapt(now);
+        self.rate.adapt(now, rate_kbit);
         (self.is_due, self.requested_at) = (false, now);
         self.sequence = self.sequence.saturating_add(1);
         let mut grants = [Grant::default(); GRANTS_MAX];
@@ -268,7 +268,7 @@ impl Rate {
     /// Grows by half while hardly anything is lost, and by a tenth while less than a fifth is, so
     /// that links that lose 10 % at random keep their rate. Shrinks when more than 30 % is lost: a
     /// bottleneck loses a third when it is exceeded by half.
-    fn adapt(&mut self, now: u64) {
+    fn adapt(&mut self, now: u64, limit_kbit: u32) {
         if now.saturating_sub(self.measured_at) < RATE_NANOS || self.sent < 20 {
             return;
         }
@@ -277,7 +277,8 @@ impl Rate {
             self.kbit = (self.kbit / 10 * 7).max(RATE_MIN_KBIT);
         } else if lost * 5 < self.sent {
             let growth = if lost * 50 < self.sent { self.kbit / 2 } else { self.kbit / 10 };
-            self.kbit = self.kbit.saturating_add(growth);
+            // Not far beyond the limit, so that losses take effect at once.
+            self.kbit = self.kbit.saturating_add(growth).min(limit_kbit.max(RATE_MIN_KBIT));
         }
         (self.measured_at, self.sent, self.received) = (now, 0, 0);
     }
