@@ -84,6 +84,9 @@ fn file_arrives_over_both_families_by_file_and_pipe() {
         assert!(got.status.success(), "{}", text(&got));
         assert_eq!(place.read(&format!("copy{number}")), example());
     }
+    let second = place.run(&format!("serve film --listen {}", serving.addresses[0]));
+    assert_eq!(second.status.code(), Some(1));
+    assert!(text(&second).contains("cannot listen on 127.0.0.1:"), "{}", text(&second));
     let both = serving.addresses.join(" ");
     let got = place.run(&format!("get {} {both} --out -", serving.content));
     assert!(got.status.success() && got.stdout == example());

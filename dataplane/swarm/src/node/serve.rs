@@ -62,6 +62,8 @@ impl Serving {
         let peers = if workers > 1 { share + share / 4 } else { share };
         let limits = Limits { peers, ..options.limits };
         for &address in &options.listen {
+            // Fails if another program listens there, which sharing among threads would hide.
+            drop(Socket::bind(address, false)?);
             // A port of 0 is chosen once.
             let mut bound = address;
             for _ in 0..workers {
