@@ -28,7 +28,7 @@ enum Allowed {
 }
 
 /// The direction of the path: ebpf -> xsk, pipeline, runtime -> kernels; control is outside.
-const DIRECTIONS: [(&str, Allowed); 38] = [
+const DIRECTIONS: [(&str, Allowed); 39] = [
     // Names and meanings of counters, for the programs that count and those that display. The
     // verdicts of the XDP program are in a crate that it can depend on.
     ("recoded-counters", Allowed::Only(&["recoded-wire"])),
@@ -40,6 +40,8 @@ const DIRECTIONS: [(&str, Allowed); 38] = [
     ("recoded-agent", Allowed::Only(&["recoded-api", "recoded-secure", "bench-json"])),
     // Carries bytes of sockets over a tunnel; it meets no coded packet.
     ("recoded-split", Allowed::Only(&[])),
+    // A program of its own: segments of files over UDP, without the tunnel.
+    ("recoded-swarm", Allowed::Only(&["recoded-gf", "recoded-code"])),
     ("recoded-host", Allowed::Only(&[])),
     // Measures paths by itself; of the codes it needs only the theory.
     ("recoded-plan", Allowed::Only(&["recoded-code", "recoded-gf"])),
