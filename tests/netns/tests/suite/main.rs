@@ -48,6 +48,7 @@ mod silence;
 mod sink_restarts;
 mod split;
 mod stream;
+mod swarm;
 mod takeover;
 mod talk;
 mod timed;
