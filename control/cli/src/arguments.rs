@@ -22,7 +22,7 @@ use std::time::Duration;
 
 /// Shows the state of a recoded daemon, and changes its flows under traffic.
 #[derive(Parser)]
-#[command(name = "recodectl", version, after_help = AFTER_HELP)]
+#[command(name = "recodectl", version, disable_help_subcommand = true)]
 pub struct Arguments {
     /// Control socket of the daemon
     #[arg(long, global = true, value_name = "PATH", env = SOCKET_ENV, default_value = SOCKET_DEFAULT)]
@@ -40,35 +40,6 @@ pub struct Arguments {
     #[command(subcommand)]
     pub command: Command,
 }
-
-const AFTER_HELP: &str = "\
-Examples:
-  recodectl show                                   a summary
-  recodectl show flows                             losses, next hops and parameters of flows
-  recodectl show flows --watch=5                   the same every five seconds
-  recodectl doctor                                 diagnoses packet loss, with fixes
-  recodectl top                                    flows, next hops and events, live
-  recodectl events -f --since 10m                  recent changes, and new ones as they happen
-  recodectl set 1 code=rlnc generation_size=64     change flow 1, both values or neither
-  recodectl set 1 code=bats block_symbols=256      switch it to BATS
-  recodectl set 1 redundancy=1.5 --save            change the configuration file, too
-  recodectl set engine cpu                         use the CPU only
-  recodectl reload --diff                          preview the changes of the file, and their cost
-  recodectl reload --confirm 60s                   apply them; roll back unless confirmed
-  recodectl configure host --apply                 set up interfaces and queues for the file
-  recodectl ping 10.99.0.2                         the far end of a tunnel: RTT, loss, hops
-  recodectl plan 192.0.2.2                         is it worth it on this path?
-  recodectl kernels                                arithmetic kernels of this CPU, without a daemon
-  recodectl engines                                whether a card would be faster
-  recodectl --json show | jq '.flows[].rank_ratio'
-  recodectl completion bash > /etc/bash_completion.d/recodectl
-  recodectl render net.toml --out boxes            a file for each box of a network
-  recodectl -f net.toml status                     all its boxes, over SSH
-  recodectl -f net.toml apply                      deploy to all boxes atomically
-
-Exit codes: 0 done; 1 failed; 2 wrong command line, or network; 3 no daemon, or with -f no box,
-answers; 4 refused, nothing changed; 5 doctor, status or apply found a fault, or no ping was
-answered.";
 
 /// What to do.
 #[derive(Subcommand)]
@@ -310,6 +281,12 @@ pub enum Command {
         /// The page of a command, of counters, or of recoded.toml
         page: Option<String>,
     },
+    /// Print the help of a command, or of a topic: examples, network, commands
+    Help {
+        /// The command or topic
+        #[arg(value_name = "COMMAND")]
+        words: Vec<String>,
+    },
 }
 
 const INIT: &str = "\
@@ -411,6 +388,7 @@ impl Command {
             Command::Version => "version",
             Command::Completion { .. } => "completion",
             Command::Man { .. } => "man",
+            Command::Help { .. } => "help",
             _ => "this command",
         }
     }

@@ -28,6 +28,8 @@ mod events;
 
 mod feed;
 
+mod help;
+
 mod kernels;
 
 mod init;
@@ -69,7 +71,7 @@ mod watch;
 mod fixed;
 
 use arguments::{Arguments, Command, Target};
-use clap::{CommandFactory, Parser};
+use clap::FromArgMatches;
 use part::Show;
 use recoded_api::client::{Client, ClientError};
 use recoded_api::exit;
@@ -125,6 +127,11 @@ enum Failure {
     Usage(String),
     #[error("there is no command {0}: see recodectl --help")]
     UnknownCommand(String),
+    #[error(
+        "there is no help on {0}: topics are examples, network and commands; recodectl --help \
+         lists the commands"
+    )]
+    UnknownTopic(String),
 }
 
 impl Failure {
@@ -142,6 +149,7 @@ impl Failure {
             Failure::Kernel(_)
             | Failure::Usage(_)
             | Failure::UnknownCommand(_)
+            | Failure::UnknownTopic(_)
             | Failure::Top(top::TopError::NoTerminal | top::TopError::Json) => exit::USAGE,
             Failure::Output(_)
             | Failure::Web(_)
@@ -180,7 +188,7 @@ impl Failure {
             Failure::Trace(_) => "unknown_flow",
             Failure::Top(_) => "terminal",
             Failure::Bugreport(_) => "output",
-            Failure::Usage(_) | Failure::UnknownCommand(_) => "usage",
+            Failure::Usage(_) | Failure::UnknownCommand(_) | Failure::UnknownTopic(_) => "usage",
             Failure::Output(_) => "output",
             Failure::Json(_) => "json",
         }
@@ -188,7 +196,8 @@ impl Failure {
 }
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let matches = help::command().try_get_matches();
+    let arguments = match matches.and_then(|it| Arguments::from_arg_matches(&it)) {
         Ok(arguments) => arguments,
         Err(error) => return wrong_command_line(&error),
     };
@@ -288,9 +297,10 @@ fn run(arguments: &Arguments) -> Result<String, Failure> {
         }
         Command::Completion { shell } => {
             let mut script = Vec::new();
-            clap_complete::generate(*shell, &mut Arguments::command(), "recodectl", &mut script);
+            clap_complete::generate(*shell, &mut help::command(), "recodectl", &mut script);
             text(json, "completion", script)
         }
+        Command::Help { words } => text(json, "help", help::text(words)?.into_bytes()),
         Command::Man { page } => text(json, "man", manual::page(page.as_deref())?),
         Command::Render(_)
         | Command::Status

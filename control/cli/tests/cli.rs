@@ -509,7 +509,8 @@ fn pages_of_tests_name_only_tests_that_exist() {
 fn page_by_symptom_names_only_keys_counters_and_commands_that_exist() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../TROUBLESHOOTING.md");
     let page = std::fs::read_to_string(page).expect("the page");
-    let commands = String::from_utf8(recodectl(Path::new("/"), "help").stdout).expect("text");
+    let commands =
+        String::from_utf8(recodectl(Path::new("/"), "help commands").stdout).expect("text");
     let is_command = |word: &str| commands.lines().any(|line| line.trim().starts_with(word));
     let is_name = |word: &&str| {
         word.contains('_') && word.chars().all(|c| c.is_ascii_lowercase() || c == '_')
