@@ -300,6 +300,29 @@ fn files_are_rendered_into_a_folder_and_compared() {
     assert!(code == 0 && text.contains("# c of net.toml"), "{text}");
 }
 
+/// The daemon's parser reads units of a network, too, and its errors name the line.
+#[test]
+fn rates_and_times_of_a_network_may_have_units() {
+    let boxes = Boxes::new();
+    let with = |rate: &str, time: &str| {
+        boxes.network("none", |text| {
+            let rate = format!("[[link]]\nrate_mbit = {rate}\na =");
+            let time = format!("[[path]]\nlag_timeout_us = {time}\n");
+            text.replacen("[[link]]\na =", &rate, 1).replace("[[path]]\n", &time)
+        });
+        boxes.recodectl("render net.toml")
+    };
+    let (code, text) = with("\"50 Mbit/s\"", "\"20 ms\"");
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains("rate_mbit = \"50 Mbit/s\""), "{text}");
+    let (code, text) = with("\"50 MB/s\"", "\"20 parsecs\"");
+    assert_eq!(code, 2, "{text}");
+    let rate = "rate_mbit = \"50 MB/s\" has an unknown unit: 0.001 to 1000000 Mbit/s, or with a \
+                unit, such as \"50 Mbit/s\"; the units are bit/s, kbit/s, Mbit/s or Gbit/s";
+    assert!(text.contains("net.toml:") && text.contains(rate), "{text}");
+    assert!(text.contains("lag_timeout_us = \"20 parsecs\" has an unknown unit"), "{text}");
+}
+
 #[test]
 fn wrong_command_lines_and_networks_are_refused_in_words() {
     let boxes = Boxes::new();
