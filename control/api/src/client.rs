@@ -51,6 +51,8 @@ pub trait ControlProxy {
         diff: bool,
         confirm_seconds: Option<i64>,
     ) -> zlink::Result<Result<Reloaded, ControlError>>;
+    /// Compares a configuration with the active one.
+    async fn compare(&mut self, text: &str) -> zlink::Result<Result<Reloaded, ControlError>>;
     /// Confirms the last change.
     async fn confirm(&mut self) -> zlink::Result<Result<Confirmed, ControlError>>;
     /// Goes back.
@@ -218,6 +220,11 @@ impl Client {
     ) -> Result<Reloaded, ClientError> {
         let seconds = confirm_seconds.map(|seconds| i64::try_from(seconds).unwrap_or(i64::MAX));
         call(&self.runtime, &self.path, self.connection.reload(diff, seconds))
+    }
+
+    /// Compares `text` as the configuration file with the active configuration; changes nothing.
+    pub fn compare(&mut self, text: &str) -> Result<Reloaded, ClientError> {
+        call(&self.runtime, &self.path, self.connection.compare(text))
     }
 
     /// Confirms the last change.

@@ -51,6 +51,12 @@ pub trait Backend {
     /// After `confirm_seconds` it rolls back to the previous one, unless the change is confirmed.
     fn reload(&mut self, diff: bool, confirm_seconds: Option<u64>) -> Answer<'_, Reloaded>;
 
+    /// Reports what a reload would change if the configuration file had this text.
+    fn compare(&mut self, _text: String) -> Answer<'_, Reloaded> {
+        let reason = "this daemon compares only its own file".to_owned();
+        Box::pin(async { Err(ControlError::Refused { reason }) })
+    }
+
     /// Confirms the last change.
     fn confirm(&mut self) -> Answer<'_, Confirmed>;
 
@@ -156,6 +162,12 @@ impl Service {
         // What is no time is refused with its rule.
         let seconds = confirm_seconds.map(|seconds| u64::try_from(seconds).unwrap_or(0));
         self.backend.reload(diff, seconds).await
+    }
+
+    /// Checks a text as the configuration file, and reports the changes that Reload would make if
+    /// the file had it. Changes nothing.
+    async fn compare(&mut self, text: String) -> Result<Reloaded, ControlError> {
+        self.backend.compare(text).await
     }
 
     /// Confirms the last change, which then stays.

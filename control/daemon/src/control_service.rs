@@ -105,6 +105,12 @@ impl<D: Dataplane> ControlService<D> {
         self.bring(next, text, Cause::Reload, confirm_seconds).await
     }
 
+    async fn compare_with(&mut self, text: String) -> Result<Reloaded, ControlError> {
+        let text = self.keeper.compare(text).await?;
+        let next = self.live.compare(&text)?;
+        Ok(self.outcome(&next, text.number, None))
+    }
+
     async fn go_back(&mut self, number: Option<u64>) -> Result<Reloaded, ControlError> {
         let text = self.keeper.past(number).await?;
         let next = self.live.compare(&text)?;
@@ -249,6 +255,10 @@ impl<D: Dataplane> Backend for ControlService<D> {
 
     fn reload(&mut self, diff: bool, confirm_seconds: Option<u64>) -> Answer<'_, Reloaded> {
         Box::pin(self.read_again(diff, confirm_seconds))
+    }
+
+    fn compare(&mut self, text: String) -> Answer<'_, Reloaded> {
+        Box::pin(self.compare_with(text))
     }
 
     fn confirm(&mut self) -> Answer<'_, Confirmed> {

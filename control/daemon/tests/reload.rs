@@ -41,8 +41,13 @@ fn live_changes_are_one_snapshot_and_a_diff_is_none() {
     let served = Served::start();
     let mut client = served.client();
     let changed = file(&[("\ntarget_loss = 1e-4", "\ntarget_loss = 1e-3")]) + RELAYED;
+    let compared = client.compare(&changed).expect("compared");
+    assert_eq!(client.reload(true, None).expect("compared").changes, [], "the file is as before");
     write(&served, &changed);
     let diff = client.reload(true, None).expect("compared");
+    assert_eq!(compared, diff, "a text is compared like the file");
+    let wrong = client.compare(&changed.replace("id = 77", "id = -1")).expect_err("refused");
+    assert!(wrong.to_string().contains("id = -1 is out of range"), "{wrong}");
     let expected =
         [("live", "flow 1: target_loss = 0.0001 becomes 0.001"), ("live", "flow 77 is new")];
     assert_eq!(costs(&diff), expected);

@@ -9,7 +9,6 @@ use crate::config::names::Names;
 use crate::events::{Happened, Kind, Log};
 use crate::keys::Keys;
 use crate::lifecycle::{read, written};
-use crate::network;
 use crate::node;
 use recoded_api::v1::Events;
 use recoded_runtime::channel::Channel;
@@ -314,6 +313,7 @@ impl Keeper {
         let texts = texts.map_err(|error| No::Failed(format!("no text came along ({error})")))?;
         match (ask, &texts[..]) {
             (Ask::Read { changes }, _) => self.read(*changes),
+            (Ask::Compare, [text]) => self.compare(text),
             (Ask::Past { number }, _) => self.past(*number),
             (Ask::InForce(coming), [text, shown]) => self.take(*coming, text, shown),
             (Ask::Confirm, _) => self.confirm(),
@@ -361,27 +361,6 @@ impl Keeper {
         let mtus = links.filter_map(|link| Some((link.interface.clone(), mtu(&link.interface)?)));
         let mtus = mtus.collect();
         Ok((checked.2, mtus))
-    }
-
-    fn read(&self, changes: bool) -> Outcome {
-        if changes && self.state().pending.is_some() {
-            let reason = "the last change waits to be confirmed: recodectl confirm keeps it, \
-                          recodectl undo takes it back; nothing was changed";
-            return Err(No::Refused(reason.into()));
-        }
-        let file = self.read_file()?;
-        let text = network::own(&self.file, &file, self.name.as_deref())
-            .map_err(|error| No::Refused(format!("{error}\nnothing was changed")))?;
-        let known = self.names();
-        let names = self.look_up(&text);
-        let (config, mtus) = self
-            .check_by(&self.file, &text, &names)
-            .map_err(|errors| No::Refused(format!("{errors}\nnothing was changed")))?;
-        names::refuse_unknown(&config, &known).map_err(No::Refused)?;
-        if changes {
-            self.state().coming = Some(Draft { file, text: text.clone() });
-        }
-        Ok((self.text(mtus, names), Along::Text(text)))
     }
 
     fn past(&self, number: Option<u64>) -> Outcome {
