@@ -10,7 +10,7 @@ use crate::part::Show;
 use crate::ping;
 use crate::plan;
 use crate::{durations, events};
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use jiff::Timestamp;
 use recoded_api::{SOCKET_DEFAULT, SOCKET_ENV};
@@ -89,6 +89,9 @@ pub enum Command {
         /// Only print the changes, and the cost of each
         #[arg(long, conflicts_with = "confirm")]
         diff: bool,
+        /// With --diff: compare this file instead of the daemon's; - is standard input
+        #[arg(long, value_name = "FILE", requires = "diff")]
+        with: Option<PathBuf>,
         /// Roll back after this time unless recodectl confirm comes first: 60s, 5m, 1h; 60s by
         /// default
         #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "60s",
@@ -230,24 +233,29 @@ pub enum Command {
     /// error on any box; otherwise all roll back, file included. A box that is unreachable at that
     /// point rolls back automatically. If no daemon runs on any box, the files are written,
     /// and --start starts the daemons.
+    ///
+    /// A box whose file was changed there since the last apply, as by `recodectl set --save`, is
+    /// refused unless --force is given. --diff shows the changes of every box first.
+    ///
     /// Exit code 3 if a box does not answer, 4 if one refuses, 5 if there is a fault afterwards.
-    Apply {
-        /// Time after which an unconfirmed box rolls back automatically: 60s, 5m
-        #[arg(long, value_name = "TIME", default_value = "60s", value_parser = apply_seconds)]
-        confirm: u64,
-        /// If no daemon runs on any box: enable and start recoded on each (systemctl), and wait
-        /// up to --confirm until all are healthy
-        #[arg(long)]
-        start: bool,
-    },
+    Apply(Applying),
     /// With -f: create missing private keys on all boxes, and print the public ones
     ///
     /// Private keys never leave their boxes. Keep public keys in the network file, where
     /// changes are visible: fetching them each time would trust any host that answers.
+    ///
+    /// --rotate NODE makes another private key on one box, in a file next to the old one, and
+    /// applies the network with it on all boxes at once, like `apply`. If all are healthy, the
+    /// network file is written and the old key is removed; otherwise all keep the old one. Sessions
+    /// with that box begin anew: its flows lose packets until all boxes have switched, usually for
+    /// less than a second. Apply pending changes of the file first.
     Keys {
         /// Write new public keys into the file; a different one is never replaced
         #[arg(long)]
         save: bool,
+        /// Replace the key of this node on all boxes, and in the file
+        #[arg(long, value_name = "NODE", conflicts_with = "save")]
+        rotate: Option<String>,
     },
     /// With -f: serve a live page of the network to browsers on this machine
     ///
@@ -368,6 +376,24 @@ fn apply_seconds(text: &str) -> Result<u64, String> {
     let seconds = durations::confirm_seconds(text)?;
     let rule = || "write a time of 10s to 24h, such as 60s or 5m".to_owned();
     Some(seconds).filter(|seconds| *seconds >= 10).ok_or_else(rule)
+}
+
+/// Options of `apply`.
+#[derive(Args, Debug)]
+pub struct Applying {
+    /// Time after which an unconfirmed box rolls back automatically: 60s, 5m
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = apply_seconds)]
+    pub confirm: u64,
+    /// If no daemon runs on any box: enable and start recoded on each (systemctl), and wait
+    /// up to --confirm until all are healthy
+    #[arg(long)]
+    pub start: bool,
+    /// Overwrite files that were changed on their boxes since the last apply
+    #[arg(long)]
+    pub force: bool,
+    /// Only print the changes of each box, and their cost
+    #[arg(long, conflicts_with_all = ["start", "force", "confirm"])]
+    pub diff: bool,
 }
 
 impl Command {

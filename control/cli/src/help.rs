@@ -72,7 +72,7 @@ const fn example(command: &'static str, line: &'static str, meaning: &'static st
 }
 
 /// Examples, in the order of the summary.
-const EXAMPLES: [Example; 27] = [
+const EXAMPLES: [Example; 29] = [
     example("show", "recodectl show", "a summary"),
     example("show", "recodectl show flows", "losses, next hops and parameters of flows"),
     example("show", "recodectl show flows --watch=5", "the same every five seconds"),
@@ -93,8 +93,10 @@ const EXAMPLES: [Example; 27] = [
     example("status", "recodectl status -f net.toml", "all boxes, over SSH"),
     example("check", "recodectl check -f net.toml --only a,b", "their files, on two boxes"),
     example("apply", "recodectl apply -f net.toml", "deploy to all boxes, or none"),
+    example("apply", "recodectl apply -f net.toml --diff", "preview the changes of all boxes"),
     example("web", "recodectl web -f net.toml", "a live page at http://127.0.0.1:9429/"),
     example("keys", "recodectl keys -f net.toml --save", "keys of all boxes, into the file"),
+    example("keys", "recodectl keys -f net.toml --rotate b", "another key for b, at all boxes"),
     example("genkey", "(umask 077; recodectl genkey > private.key)", ""),
     example("pubkey", "recodectl pubkey < private.key", ""),
     example("plan", "recodectl plan 192.0.2.2", "is Recoded worth it on this path?"),

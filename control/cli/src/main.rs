@@ -305,7 +305,7 @@ fn run(arguments: &Arguments) -> Result<String, Failure> {
         Command::Render(_)
         | Command::Status
         | Command::Check
-        | Command::Apply { .. }
+        | Command::Apply(_)
         | Command::Web { .. }
         | Command::Keys { .. } => Err(Failure::Usage("this command is for a network".into())),
     }
@@ -423,7 +423,12 @@ fn change(arguments: &Arguments) -> Result<String, Failure> {
             "--save is for flows: write engine under [daemon] in the file, then recodectl reload"
                 .into(),
         )),
-        Command::Reload { diff, confirm } => {
+        Command::Reload { with: Some(file), .. } => {
+            let text = reload::file(file)?;
+            let outcome = connect()?.compare(&text)?;
+            if json { Ok(json::pretty(&outcome)?) } else { Ok(reload::text(&outcome)) }
+        }
+        Command::Reload { diff, confirm, with: None } => {
             let mut client = connect()?;
             let outcome = client.reload(*diff, *confirm)?;
             let outcome = reload::settled(client, outcome, &arguments.socket)?;

@@ -94,6 +94,14 @@ impl Backend for Fake {
         Box::pin(async { Ok(outcome) })
     }
 
+    fn compare(&mut self, text: String) -> Answer<'_, Reloaded> {
+        let outcome = match text.as_str() {
+            "same" => Reloaded { edition: 5, number: 7, ..Reloaded::default() },
+            _ => Reloaded { edition: 5, number: 7, ..fixed::reloaded(true) },
+        };
+        Box::pin(async { Ok(outcome) })
+    }
+
     fn confirm(&mut self) -> Answer<'_, Confirmed> {
         Box::pin(async { Ok(Confirmed { number: 7 }) })
     }
@@ -486,6 +494,31 @@ fn set_of_a_code_names_the_flow_it_changed_and_nothing_else() {
     let text = String::from_utf8(output.stdout).expect("text");
     assert!(text.starts_with("flow 1: code=bats: applied on all workers"), "{text}");
     assert_eq!(text.lines().count(), 1, "{text}");
+}
+
+#[test]
+fn another_file_is_compared_like_that_of_the_daemon() {
+    let folder = tempfile::tempdir().expect("folder");
+    let socket = serve(folder.path());
+    let path = folder.path().join("new.toml");
+    let compare = || recodectl(&socket, &format!("reload --diff --with {}", path.display()));
+    let output = compare();
+    let words = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{words}");
+    assert!(words.contains("cannot read") && words.contains("name a configuration"), "{words}");
+    std::fs::write(&path, "other").expect("a file");
+    let text = String::from_utf8(compare().stdout).expect("text");
+    let own = String::from_utf8(recodectl(&socket, "reload --diff").stdout).expect("text");
+    assert_eq!(text, own);
+    std::fs::write(&path, "same").expect("a file");
+    let text = String::from_utf8(compare().stdout).expect("text");
+    assert_eq!(text, "nothing to change: the configuration is applied already\n");
+    std::fs::write(&path, "x".repeat(1 << 21)).expect("a file");
+    let output = compare();
+    let words = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{words}");
+    assert!(words.contains("is larger than 1048576 bytes"), "{words}");
+    assert_eq!(recodectl(&socket, "reload --with new.toml").status.code(), Some(2));
 }
 
 /// The tests that documentation names must exist, with a minimum number of them.
