@@ -99,7 +99,7 @@ fn quantity(text: &str, units: &[(&str, u64)]) -> Result<u64, UnitError> {
     let digits: u128 = format!("{whole}{fraction}").parse().map_err(|_| UnitError::Number)?;
     let divisor = 10_u128.pow(u32::try_from(fraction.len()).unwrap_or(0));
     let product = digits * u128::from(*factor);
-    if product % divisor != 0 {
+    if !product.is_multiple_of(divisor) {
         return Err(UnitError::Fine);
     }
     u64::try_from(product / divisor).map_err(|_| UnitError::Range)
