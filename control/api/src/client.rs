@@ -37,6 +37,13 @@ pub trait ControlProxy {
         flow: i64,
         changes: &BTreeMap<String, String>,
     ) -> zlink::Result<Result<Adopted, ControlError>>;
+    /// Changes parameters of a flow until they are confirmed.
+    async fn set_flow_for(
+        &mut self,
+        flow: i64,
+        changes: &BTreeMap<String, String>,
+        confirm_seconds: i64,
+    ) -> zlink::Result<Result<Adopted, ControlError>>;
     /// Changes who does bulk work.
     async fn set_engine(&mut self, mode: &str) -> zlink::Result<Result<EngineSet, ControlError>>;
     /// Changes parameters of a flow and the file.
@@ -195,6 +202,17 @@ impl Client {
         changes: &BTreeMap<String, String>,
     ) -> Result<Adopted, ClientError> {
         call(&self.runtime, &self.path, self.connection.set_flow(flow, changes))
+    }
+
+    /// The same; the daemon rolls back after `confirm_seconds`, unless [`Client::confirm`] is called.
+    pub fn set_for(
+        &mut self,
+        flow: i64,
+        changes: &BTreeMap<String, String>,
+        confirm_seconds: u64,
+    ) -> Result<Adopted, ClientError> {
+        let seconds = i64::try_from(confirm_seconds).unwrap_or(i64::MAX);
+        call(&self.runtime, &self.path, self.connection.set_flow_for(flow, changes, seconds))
     }
 
     /// Changes who does bulk work: auto, cpu, cuda or fpga.

@@ -41,6 +41,17 @@ pub trait Backend {
     /// configuration file.
     fn set(&mut self, flow: i64, changes: BTreeMap<String, String>) -> SetFuture<'_>;
 
+    /// The same; after `confirm_seconds` it rolls back, unless the change is confirmed.
+    fn set_for(
+        &mut self,
+        _flow: i64,
+        _changes: BTreeMap<String, String>,
+        _confirm_seconds: u64,
+    ) -> SetFuture<'_> {
+        let reason = "this daemon rolls back no single change".to_owned();
+        Box::pin(async { Err(ControlError::Refused { reason }) })
+    }
+
     /// Changes who does bulk work: auto, cpu, cuda or fpga.
     fn set_engine(&mut self, mode: &str) -> Answer<'_, Engine>;
 
@@ -134,6 +145,19 @@ impl Service {
         changes: BTreeMap<String, String>,
     ) -> Result<Adopted, ControlError> {
         self.backend.set(flow, changes).await
+    }
+
+    /// Changes parameters of a flow like SetFlow. The daemon rolls back to the previous
+    /// configuration after confirm_seconds, unless Confirm is called.
+    async fn set_flow_for(
+        &mut self,
+        flow: i64,
+        changes: BTreeMap<String, String>,
+        confirm_seconds: i64,
+    ) -> Result<Adopted, ControlError> {
+        // What is no time is refused with its rule.
+        let seconds = u64::try_from(confirm_seconds).unwrap_or(0);
+        self.backend.set_for(flow, changes, seconds).await
     }
 
     /// Changes who does bulk work, at once: auto, cpu, cuda or fpga.

@@ -79,6 +79,11 @@ pub enum Command {
         /// are kept
         #[arg(long)]
         save: bool,
+        /// Roll back after this time unless recodectl confirm comes first: 60s, 5m, 1h; 60s by
+        /// default
+        #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "60s",
+              value_parser = durations::confirm_seconds, conflicts_with = "save")]
+        confirm: Option<u64>,
     },
     /// Apply the changed configuration file under traffic
     ///

@@ -72,7 +72,7 @@ const fn example(command: &'static str, line: &'static str, meaning: &'static st
 }
 
 /// Examples, in the order of the summary.
-const EXAMPLES: [Example; 29] = [
+const EXAMPLES: [Example; 30] = [
     example("show", "recodectl show", "a summary"),
     example("show", "recodectl show flows", "losses, next hops and parameters of flows"),
     example("show", "recodectl show flows --watch=5", "the same every five seconds"),
@@ -84,6 +84,7 @@ const EXAMPLES: [Example; 29] = [
     example("doctor", "recodectl doctor", "diagnoses packet loss, with fixes"),
     example("set", "recodectl set 1 code=rlnc generation_size=64", "both values or neither"),
     example("set", "recodectl set 1 redundancy=1.5 --save", "changes the file, too"),
+    example("set", "recodectl set 1 code=rlnc --confirm 60s", "rolls back unless confirmed"),
     example("set", "recodectl set engine cpu", "use the CPU only"),
     example("reload", "recodectl reload --diff", "preview changes of the file, and their cost"),
     example("reload", "recodectl reload --confirm 60s", "apply them; roll back unless confirmed"),

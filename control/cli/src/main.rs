@@ -405,20 +405,23 @@ fn change(arguments: &Arguments) -> Result<String, Failure> {
     let connect = || Client::connect(&arguments.socket);
     let json = arguments.json;
     match &arguments.command {
-        Command::Set { target: Target::Flow(flow), changes, save } => {
+        Command::Set { target: Target::Flow(flow), changes, save, confirm } => {
             let changes = changes.iter().map(|change| keys::key_value(change));
             let changes = changes.collect::<Result<BTreeMap<_, _>, _>>().map_err(Failure::Usage)?;
             let (mut client, flow) = (connect()?, i64::from(*flow));
-            let adopted = match save {
-                true => client.save(flow, &changes)?,
-                false => client.set(flow, &changes)?,
+            let adopted = match confirm {
+                Some(seconds) => client.set_for(flow, &changes, *seconds)?,
+                None if *save => client.save(flow, &changes)?,
+                None => client.set(flow, &changes)?,
             };
             if json {
-                Ok(json::pretty(&adopted)?)
-            } else {
-                Ok(show_adopted(&adopted, &changes, *save))
+                return Ok(json::pretty(&adopted)?);
             }
+            Ok(show_adopted(&adopted, &changes, *save) + &reload::rolling_back(*confirm))
         }
+        Command::Set { target: Target::Engine, confirm: Some(_), .. } => Err(Failure::Usage(
+            "--confirm is for flows: recodectl set engine auto goes back".into(),
+        )),
         Command::Set { target: Target::Engine, save: true, .. } => Err(Failure::Usage(
             "--save is for flows: write engine under [daemon] in the file, then recodectl reload"
                 .into(),
@@ -451,7 +454,7 @@ fn change(arguments: &Arguments) -> Result<String, Failure> {
             let history = connect()?.history()?;
             if json { Ok(json::pretty(&history)?) } else { Ok(reload::history(&history)) }
         }
-        Command::Set { target: Target::Engine, changes, save: false } => {
+        Command::Set { target: Target::Engine, changes, save: false, confirm: None } => {
             let [mode] = &changes[..] else {
                 return Err(Failure::Usage("write one of auto, cpu, cuda and fpga".into()));
             };

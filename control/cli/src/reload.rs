@@ -136,12 +136,14 @@ pub fn text(outcome: &Reloaded) -> String {
         true => format!("configuration {number} is applied, in a new process\n"),
         false => format!("configuration {number} applied (edition {edition})\n"),
     };
-    match outcome.confirm_seconds {
-        Some(seconds) => {
-            text + &format!("rolling back in {seconds} s; run `recodectl confirm` to keep it\n")
-        }
-        None => text,
-    }
+    text + &rolling_back(outcome.confirm_seconds)
+}
+
+/// A line about a change that waits for confirmation.
+pub fn rolling_back(confirm_seconds: Option<u64>) -> String {
+    confirm_seconds.map_or_else(String::new, |seconds| {
+        format!("rolling back in {seconds} s; run `recodectl confirm` to keep it\n")
+    })
 }
 
 /// Earlier configurations, newest first.
@@ -158,10 +160,7 @@ pub fn history(history: &History) -> String {
         (Some(_), false) => sentence("not kept", &history.trouble),
         (None, _) => sentence("kept", memory),
     };
-    if let Some(seconds) = history.confirm_seconds_left {
-        text += &format!("rolling back in {seconds} s; run `recodectl confirm` to keep it\n");
-    }
-    text
+    text + &rolling_back(history.confirm_seconds_left)
 }
 
 /// Formats an age.

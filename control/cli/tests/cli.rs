@@ -63,6 +63,16 @@ impl Backend for Fake {
         })
     }
 
+    fn set_for(
+        &mut self,
+        flow: i64,
+        changes: BTreeMap<String, String>,
+        confirm_seconds: u64,
+    ) -> SetFuture<'_> {
+        assert_eq!(confirm_seconds, 300);
+        self.set(flow, changes)
+    }
+
     fn set_engine(&mut self, mode: &str) -> Answer<'_, Engine> {
         let mode = mode.to_owned();
         Box::pin(async move {
@@ -497,27 +507,47 @@ fn set_of_a_code_names_the_flow_it_changed_and_nothing_else() {
 }
 
 #[test]
+fn change_that_waits_for_its_confirmation_says_so() {
+    let folder = tempfile::tempdir().expect("folder");
+    let socket = serve(folder.path());
+    let output = recodectl(&socket, "set 1 code=rlnc --confirm=5m");
+    let text = String::from_utf8(output.stdout).expect("text");
+    assert!(
+        text.ends_with("\nrolling back in 300 s; run `recodectl confirm` to keep it\n"),
+        "{text}"
+    );
+    for (arguments, said) in [
+        ("set 1 code=rlnc --confirm=5m --save", "cannot be used with"),
+        ("set 1 code=rlnc --confirm=5parsecs", "1s to 24h"),
+        ("set 1 code=rlnc --confirm=0s", "1s to 24h"),
+        ("set 1 code=rlnc --confirm=99999999999999999999h", "1s to 24h"),
+        ("set engine cpu --confirm=5m", "--confirm is for flows"),
+    ] {
+        let output = recodectl(&socket, arguments);
+        let words = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{arguments}: {words}");
+        assert!(words.contains(said), "{arguments}: {words}");
+    }
+}
+
+#[test]
 fn another_file_is_compared_like_that_of_the_daemon() {
     let folder = tempfile::tempdir().expect("folder");
     let socket = serve(folder.path());
     let path = folder.path().join("new.toml");
     let compare = || recodectl(&socket, &format!("reload --diff --with {}", path.display()));
-    let output = compare();
-    let words = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{words}");
-    assert!(words.contains("cannot read") && words.contains("name a configuration"), "{words}");
-    std::fs::write(&path, "other").expect("a file");
-    let text = String::from_utf8(compare().stdout).expect("text");
-    let own = String::from_utf8(recodectl(&socket, "reload --diff").stdout).expect("text");
-    assert_eq!(text, own);
-    std::fs::write(&path, "same").expect("a file");
-    let text = String::from_utf8(compare().stdout).expect("text");
-    assert_eq!(text, "nothing to change: the configuration is applied already\n");
+    let assert_refused = |said: &str| {
+        let output = compare();
+        let words = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(1) && words.contains(said), "{words}");
+    };
+    assert_refused("name a configuration");
     std::fs::write(&path, "x".repeat(1 << 21)).expect("a file");
-    let output = compare();
-    let words = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{words}");
-    assert!(words.contains("is larger than 1048576 bytes"), "{words}");
+    assert_refused("is larger than 1048576 bytes");
+    std::fs::write(&path, "other").expect("a file");
+    assert_eq!(compare().stdout, recodectl(&socket, "reload --diff").stdout);
+    std::fs::write(&path, "same").expect("a file");
+    assert!(compare().stdout.starts_with(b"nothing to change: "));
     assert_eq!(recodectl(&socket, "reload --with new.toml").status.code(), Some(2));
 }
 

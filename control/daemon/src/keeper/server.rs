@@ -126,6 +126,15 @@ impl Along {
     }
 }
 
+/// A change that waits for confirmation.
+fn pending(confirm_seconds: Option<u64>, before: String) -> Option<Pending> {
+    confirm_seconds.map(|seconds| Pending {
+        deadline: Instant::now() + Duration::from_secs(seconds),
+        before,
+        reverting: None,
+    })
+}
+
 type Outcome = Result<(Answer, Along), No>;
 
 impl Keeper {
@@ -406,6 +415,9 @@ impl Keeper {
             let reason = format!("confirm within 1 to {CONFIRM_SECONDS_MAX} seconds");
             return Err(No::Refused(reason));
         }
+        if cause == Cause::Set && confirm_seconds.is_some() {
+            self.refuse_pending()?;
+        }
         let config = self.trusted(cause, text)?;
         if by != By::This {
             Keys::read(&config)
@@ -428,11 +440,10 @@ impl Keeper {
                 let same = || Draft { file: shown.to_owned(), text: shown.to_owned() };
                 let Draft { file, text } = state.coming.take().unwrap_or_else(same);
                 (state.loaded, state.derived) = (file, text);
-                state.pending = confirm_seconds.map(|seconds| Pending {
-                    deadline: Instant::now() + Duration::from_secs(seconds),
-                    before,
-                    reverting: None,
-                });
+                state.pending = pending(confirm_seconds, before);
+            }
+            Cause::Set if confirm_seconds.is_some() => {
+                state.pending = pending(confirm_seconds, before);
             }
             Cause::Undo => {
                 state.coming = None;

@@ -22,10 +22,8 @@ impl Keeper {
 
     /// The file, checked; `changes` states whether it is to be applied.
     pub(super) fn read(&self, changes: bool) -> Outcome {
-        if changes && self.state().pending.is_some() {
-            let reason = "the last change waits to be confirmed: recodectl confirm keeps it, \
-                          recodectl undo takes it back; nothing was changed";
-            return Err(No::Refused(reason.into()));
+        if changes {
+            self.refuse_pending()?;
         }
         let file = self.read_file()?;
         let (answer, text) = self.read_text(&file)?;
@@ -33,6 +31,16 @@ impl Keeper {
             self.state().coming = Some(Draft { file, text: text.clone() });
         }
         Ok((answer, Along::Text(text)))
+    }
+
+    /// Refuses a change while another one waits for confirmation.
+    pub(super) fn refuse_pending(&self) -> Result<(), No> {
+        if self.state().pending.is_none() {
+            return Ok(());
+        }
+        let reason = "the last change waits to be confirmed: recodectl confirm keeps it, recodectl \
+                      undo takes it back; nothing was changed";
+        Err(No::Refused(reason.into()))
     }
 
     /// A text, checked as the file.
