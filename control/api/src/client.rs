@@ -204,7 +204,8 @@ impl Client {
         call(&self.runtime, &self.path, self.connection.set_flow(flow, changes))
     }
 
-    /// The same; the daemon rolls back after `confirm_seconds`, unless [`Client::confirm`] is called.
+    /// The same; the daemon rolls back after `confirm_seconds`, unless [`Client::confirm`] comes
+    /// first.
     pub fn set_for(
         &mut self,
         flow: i64,

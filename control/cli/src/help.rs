@@ -137,7 +137,8 @@ fn uses(command: &str, option: &str) -> bool {
     }
 }
 
-/// The command line. Every option is accepted everywhere; help lists it only where it has an effect.
+/// The command line. Every option is accepted everywhere; help lists it only where it has an
+/// effect.
 pub fn command() -> Command {
     let root = Arguments::command();
     let globals: Vec<Arg> = root.get_arguments().filter(|it| it.is_global_set()).cloned().collect();

@@ -98,8 +98,8 @@ impl BoxPaths {
         )
     }
 
-    /// Checks the file on standard input: prints `same`, `differs`, `changed` or `absent`, then the public key
-    /// of the box or `-`, then the output of `recoded --check`, and exits with its code.
+    /// Checks the file on standard input: prints `same`, `differs`, `changed` or `absent`, then the
+    /// public key of the box or `-`, then the output of `recoded --check`, and exits with its code.
     pub fn check(&self) -> String {
         format!(
             "t=$(mktemp) || exit 1; trap 'rm -f \"$t\"' EXIT; cat > \"$t\" || exit 1; {}",
