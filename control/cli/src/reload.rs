@@ -1,9 +1,9 @@
 //! `reload`, `undo` and `history`: changes, their costs, and earlier configurations.
 
 use crate::table::{Align, sentence, table};
+use recoded_api::REQUEST_BYTES_MAX;
 use recoded_api::client::{Client, ClientError};
 use recoded_api::v1::{History, Reloaded};
-use recoded_network::FILE_BYTES_MAX;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -14,6 +14,9 @@ const START_PATIENCE: Duration = Duration::from_secs(20);
 
 /// Interval of queries.
 const START_PAUSE: Duration = Duration::from_millis(20);
+
+/// Longest file to compare: the rest of a request is its envelope.
+const COMPARE_BYTES_MAX: u64 = REQUEST_BYTES_MAX as u64 - 1024;
 
 /// Costs of changes, the highest first.
 const COSTS: [(&str, &str); 5] = [
@@ -52,7 +55,11 @@ pub enum ReloadError {
         source: io::Error,
     },
     /// It is no configuration.
-    #[error("{} is larger than {FILE_BYTES_MAX} bytes: this cannot be a configuration", .0.display())]
+    #[error(
+        "{} has more than {COMPARE_BYTES_MAX} bytes: put it into the file of the daemon, and run \
+         recodectl reload --diff",
+        .0.display()
+    )]
     TooLarge(PathBuf),
 }
 
@@ -60,12 +67,15 @@ pub enum ReloadError {
 pub fn file(path: &Path) -> Result<String, ReloadError> {
     let failed = |source| ReloadError::Read { path: path.to_owned(), source };
     let mut text = String::new();
-    let mut read = |from: &mut dyn Read| from.take(FILE_BYTES_MAX + 1).read_to_string(&mut text);
+    let mut read = |from: &mut dyn Read| from.take(COMPARE_BYTES_MAX + 1).read_to_string(&mut text);
     let read = match path == Path::new("-") {
         true => read(&mut io::stdin().lock()),
         false => File::open(path).and_then(|mut file| read(&mut file)),
     };
-    if read.map_err(failed)? as u64 > FILE_BYTES_MAX {
+    read.map_err(failed)?;
+    // Line ends and quotes take two bytes of a request.
+    let escaped = text.bytes().map(|byte| if b"\n\r\t\"\\".contains(&byte) { 2 } else { 1 });
+    if escaped.sum::<u64>() > COMPARE_BYTES_MAX {
         return Err(ReloadError::TooLarge(path.to_owned()));
     }
     Ok(text)

@@ -543,7 +543,7 @@ fn another_file_is_compared_like_that_of_the_daemon() {
     };
     assert_refused("name a configuration");
     std::fs::write(&path, "x".repeat(1 << 21)).expect("a file");
-    assert_refused("is larger than 1048576 bytes");
+    assert_refused("has more than 261120 bytes");
     std::fs::write(&path, "other").expect("a file");
     assert_eq!(compare().stdout, recodectl(&socket, "reload --diff").stdout);
     std::fs::write(&path, "same").expect("a file");

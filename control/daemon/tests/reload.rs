@@ -47,6 +47,8 @@ fn live_changes_are_one_snapshot_and_a_diff_is_none() {
     write(&served, &changed);
     let diff = client.reload(true, None).expect("compared");
     assert_eq!(compared, diff, "a text is compared like the file");
+    let long = changed.clone() + &"# as of a large network\n".repeat(8_000);
+    assert_eq!(client.compare(&long).expect("compared").changes, diff.changes);
     let wrong = client.compare(&changed.replace("id = 77", "id = -1")).expect_err("refused");
     assert!(wrong.to_string().contains("id = -1 is out of range"), "{wrong}");
     let expected =
