@@ -37,6 +37,13 @@ pub trait ControlProxy {
         flow: i64,
         changes: &BTreeMap<String, String>,
     ) -> zlink::Result<Result<Adopted, ControlError>>;
+    /// Changes parameters of a flow until they are confirmed.
+    async fn set_flow_for(
+        &mut self,
+        flow: i64,
+        changes: &BTreeMap<String, String>,
+        confirm_seconds: i64,
+    ) -> zlink::Result<Result<Adopted, ControlError>>;
     /// Changes who does bulk work.
     async fn set_engine(&mut self, mode: &str) -> zlink::Result<Result<EngineSet, ControlError>>;
     /// Changes parameters of a flow and the file.
@@ -51,6 +58,8 @@ pub trait ControlProxy {
         diff: bool,
         confirm_seconds: Option<i64>,
     ) -> zlink::Result<Result<Reloaded, ControlError>>;
+    /// Compares a configuration with the active one.
+    async fn compare(&mut self, text: &str) -> zlink::Result<Result<Reloaded, ControlError>>;
     /// Confirms the last change.
     async fn confirm(&mut self) -> zlink::Result<Result<Confirmed, ControlError>>;
     /// Goes back.
@@ -195,6 +204,18 @@ impl Client {
         call(&self.runtime, &self.path, self.connection.set_flow(flow, changes))
     }
 
+    /// The same; the daemon rolls back after `confirm_seconds`, unless [`Client::confirm`] comes
+    /// first.
+    pub fn set_for(
+        &mut self,
+        flow: i64,
+        changes: &BTreeMap<String, String>,
+        confirm_seconds: u64,
+    ) -> Result<Adopted, ClientError> {
+        let seconds = i64::try_from(confirm_seconds).unwrap_or(i64::MAX);
+        call(&self.runtime, &self.path, self.connection.set_flow_for(flow, changes, seconds))
+    }
+
     /// Changes who does bulk work: auto, cpu, cuda or fpga.
     pub fn set_engine(&mut self, mode: &str) -> Result<Engine, ClientError> {
         Ok(call(&self.runtime, &self.path, self.connection.set_engine(mode))?.engine)
@@ -218,6 +239,11 @@ impl Client {
     ) -> Result<Reloaded, ClientError> {
         let seconds = confirm_seconds.map(|seconds| i64::try_from(seconds).unwrap_or(i64::MAX));
         call(&self.runtime, &self.path, self.connection.reload(diff, seconds))
+    }
+
+    /// Compares `text` as the configuration file with the active configuration; changes nothing.
+    pub fn compare(&mut self, text: &str) -> Result<Reloaded, ClientError> {
+        call(&self.runtime, &self.path, self.connection.compare(text))
     }
 
     /// Confirms the last change.

@@ -10,6 +10,8 @@
 
 pub mod keys;
 
+pub mod units;
+
 pub mod v1;
 
 pub mod error;
@@ -28,6 +30,10 @@ pub const IDL: &str = include_str!("../org.recoded.control.varlink");
 
 /// Where the daemon listens unless configured otherwise.
 pub const SOCKET_DEFAULT: &str = "/run/recoded/recoded.sock";
+
+/// Longest request. Only `Compare` comes near it, with a file: 256 KiB is a network of a thousand
+/// boxes. Each of 17 connections may hold as much in the daemon.
+pub const REQUEST_BYTES_MAX: usize = 256 * 1024;
 
 /// Environment variable that names the socket for clients.
 pub const SOCKET_ENV: &str = "RECODED_SOCKET";

@@ -41,6 +41,17 @@ pub trait Backend {
     /// configuration file.
     fn set(&mut self, flow: i64, changes: BTreeMap<String, String>) -> SetFuture<'_>;
 
+    /// The same; after `confirm_seconds` it rolls back, unless the change is confirmed.
+    fn set_for(
+        &mut self,
+        _flow: i64,
+        _changes: BTreeMap<String, String>,
+        _confirm_seconds: u64,
+    ) -> SetFuture<'_> {
+        let reason = "this daemon rolls back no single change".to_owned();
+        Box::pin(async { Err(ControlError::Refused { reason }) })
+    }
+
     /// Changes who does bulk work: auto, cpu, cuda or fpga.
     fn set_engine(&mut self, mode: &str) -> Answer<'_, Engine>;
 
@@ -50,6 +61,12 @@ pub trait Backend {
     /// Reads the configuration file again, reports the changes and applies them unless `diff`.
     /// After `confirm_seconds` it rolls back to the previous one, unless the change is confirmed.
     fn reload(&mut self, diff: bool, confirm_seconds: Option<u64>) -> Answer<'_, Reloaded>;
+
+    /// Reports what a reload would change if the configuration file had this text.
+    fn compare(&mut self, _text: String) -> Answer<'_, Reloaded> {
+        let reason = "this daemon compares only its own file".to_owned();
+        Box::pin(async { Err(ControlError::Refused { reason }) })
+    }
 
     /// Confirms the last change.
     fn confirm(&mut self) -> Answer<'_, Confirmed>;
@@ -130,6 +147,19 @@ impl Service {
         self.backend.set(flow, changes).await
     }
 
+    /// Changes parameters of a flow like SetFlow. The daemon rolls back to the previous
+    /// configuration after confirm_seconds, unless Confirm is called.
+    async fn set_flow_for(
+        &mut self,
+        flow: i64,
+        changes: BTreeMap<String, String>,
+        confirm_seconds: i64,
+    ) -> Result<Adopted, ControlError> {
+        // What is no time is refused with its rule.
+        let seconds = u64::try_from(confirm_seconds).unwrap_or(0);
+        self.backend.set_for(flow, changes, seconds).await
+    }
+
     /// Changes who does bulk work, at once: auto, cpu, cuda or fpga.
     async fn set_engine(&mut self, mode: String) -> Result<EngineSet, ControlError> {
         Ok(EngineSet { engine: self.backend.set_engine(&mode).await? })
@@ -156,6 +186,12 @@ impl Service {
         // What is no time is refused with its rule.
         let seconds = confirm_seconds.map(|seconds| u64::try_from(seconds).unwrap_or(0));
         self.backend.reload(diff, seconds).await
+    }
+
+    /// Checks a text as the configuration file, and reports the changes that Reload would make if
+    /// the file had it. Changes nothing.
+    async fn compare(&mut self, text: String) -> Result<Reloaded, ControlError> {
+        self.backend.compare(text).await
     }
 
     /// Confirms the last change, which then stays.

@@ -10,7 +10,7 @@ use crate::part::Show;
 use crate::ping;
 use crate::plan;
 use crate::{durations, events};
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use jiff::Timestamp;
 use recoded_api::{SOCKET_DEFAULT, SOCKET_ENV};
@@ -22,7 +22,7 @@ use std::time::Duration;
 
 /// Shows the state of a recoded daemon, and changes its flows under traffic.
 #[derive(Parser)]
-#[command(name = "recodectl", version, after_help = AFTER_HELP)]
+#[command(name = "recodectl", version, disable_help_subcommand = true)]
 pub struct Arguments {
     /// Control socket of the daemon
     #[arg(long, global = true, value_name = "PATH", env = SOCKET_ENV, default_value = SOCKET_DEFAULT)]
@@ -40,35 +40,6 @@ pub struct Arguments {
     #[command(subcommand)]
     pub command: Command,
 }
-
-const AFTER_HELP: &str = "\
-Examples:
-  recodectl show                                   a summary
-  recodectl show flows                             losses, next hops and parameters of flows
-  recodectl show flows --watch=5                   the same every five seconds
-  recodectl doctor                                 diagnoses packet loss, with fixes
-  recodectl top                                    flows, next hops and events, live
-  recodectl events -f --since 10m                  recent changes, and new ones as they happen
-  recodectl set 1 code=rlnc generation_size=64     change flow 1, both values or neither
-  recodectl set 1 code=bats block_symbols=256      switch it to BATS
-  recodectl set 1 redundancy=1.5 --save            change the configuration file, too
-  recodectl set engine cpu                         use the CPU only
-  recodectl reload --diff                          preview the changes of the file, and their cost
-  recodectl reload --confirm 60s                   apply them; roll back unless confirmed
-  recodectl configure host --apply                 set up interfaces and queues for the file
-  recodectl ping 10.99.0.2                         the far end of a tunnel: RTT, loss, hops
-  recodectl plan 192.0.2.2                         is it worth it on this path?
-  recodectl kernels                                arithmetic kernels of this CPU, without a daemon
-  recodectl engines                                whether a card would be faster
-  recodectl --json show | jq '.flows[].rank_ratio'
-  recodectl completion bash > /etc/bash_completion.d/recodectl
-  recodectl render net.toml --out boxes            a file for each box of a network
-  recodectl -f net.toml status                     all its boxes, over SSH
-  recodectl -f net.toml apply                      deploy to all boxes atomically
-
-Exit codes: 0 done; 1 failed; 2 wrong command line, or network; 3 no daemon, or with -f no box,
-answers; 4 refused, nothing changed; 5 doctor, status or apply found a fault, or no ping was
-answered.";
 
 /// What to do.
 #[derive(Subcommand)]
@@ -108,6 +79,11 @@ pub enum Command {
         /// are kept
         #[arg(long)]
         save: bool,
+        /// Roll back after this time unless recodectl confirm comes first: 60s, 5m, 1h; 60s by
+        /// default
+        #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "60s",
+              value_parser = durations::confirm_seconds, conflicts_with = "save")]
+        confirm: Option<u64>,
     },
     /// Apply the changed configuration file under traffic
     ///
@@ -118,6 +94,9 @@ pub enum Command {
         /// Only print the changes, and the cost of each
         #[arg(long, conflicts_with = "confirm")]
         diff: bool,
+        /// With --diff: compare this file instead of the daemon's; - is standard input
+        #[arg(long, value_name = "FILE", requires = "diff")]
+        with: Option<PathBuf>,
         /// Roll back after this time unless recodectl confirm comes first: 60s, 5m, 1h; 60s by
         /// default
         #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "60s",
@@ -259,24 +238,29 @@ pub enum Command {
     /// error on any box; otherwise all roll back, file included. A box that is unreachable at that
     /// point rolls back automatically. If no daemon runs on any box, the files are written,
     /// and --start starts the daemons.
+    ///
+    /// A box whose file was changed there since the last apply, as by `recodectl set --save`, is
+    /// refused unless --force is given. --diff shows the changes of every box first.
+    ///
     /// Exit code 3 if a box does not answer, 4 if one refuses, 5 if there is a fault afterwards.
-    Apply {
-        /// Time after which an unconfirmed box rolls back automatically: 60s, 5m
-        #[arg(long, value_name = "TIME", default_value = "60s", value_parser = apply_seconds)]
-        confirm: u64,
-        /// If no daemon runs on any box: enable and start recoded on each (systemctl), and wait
-        /// up to --confirm until all are healthy
-        #[arg(long)]
-        start: bool,
-    },
+    Apply(Applying),
     /// With -f: create missing private keys on all boxes, and print the public ones
     ///
     /// Private keys never leave their boxes. Keep public keys in the network file, where
     /// changes are visible: fetching them each time would trust any host that answers.
+    ///
+    /// --rotate NODE makes another private key on one box, in a file next to the old one, and
+    /// applies the network with it on all boxes at once, like `apply`. If all are healthy, the
+    /// network file is written and the old key is removed; otherwise all keep the old one. Sessions
+    /// with that box begin anew: its flows lose packets until all boxes have switched, usually for
+    /// less than a second. Apply pending changes of the file first.
     Keys {
         /// Write new public keys into the file; a different one is never replaced
         #[arg(long)]
         save: bool,
+        /// Replace the key of this node on all boxes, and in the file
+        #[arg(long, value_name = "NODE", conflicts_with = "save")]
+        rotate: Option<String>,
     },
     /// With -f: serve a live page of the network to browsers on this machine
     ///
@@ -309,6 +293,12 @@ pub enum Command {
     Man {
         /// The page of a command, of counters, or of recoded.toml
         page: Option<String>,
+    },
+    /// Print the help of a command, or of a topic: examples, network, commands
+    Help {
+        /// The command or topic
+        #[arg(value_name = "COMMAND")]
+        words: Vec<String>,
     },
 }
 
@@ -393,6 +383,24 @@ fn apply_seconds(text: &str) -> Result<u64, String> {
     Some(seconds).filter(|seconds| *seconds >= 10).ok_or_else(rule)
 }
 
+/// Options of `apply`.
+#[derive(Args, Debug)]
+pub struct Applying {
+    /// Time after which an unconfirmed box rolls back automatically: 60s, 5m
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = apply_seconds)]
+    pub confirm: u64,
+    /// If no daemon runs on any box: enable and start recoded on each (systemctl), and wait
+    /// up to --confirm until all are healthy
+    #[arg(long)]
+    pub start: bool,
+    /// Overwrite files that were changed on their boxes since the last apply
+    #[arg(long)]
+    pub force: bool,
+    /// Only print the changes of each box, and their cost
+    #[arg(long, conflicts_with_all = ["start", "force", "confirm"])]
+    pub diff: bool,
+}
+
 impl Command {
     /// How those that are for one host are written.
     pub fn name(&self) -> &'static str {
@@ -411,6 +419,7 @@ impl Command {
             Command::Version => "version",
             Command::Completion { .. } => "completion",
             Command::Man { .. } => "man",
+            Command::Help { .. } => "help",
             _ => "this command",
         }
     }

@@ -6,6 +6,12 @@ use std::path::Path;
 
 /// Writes a draft next to `path` and renames it.
 pub fn replace(path: &Path, text: &str) -> io::Result<()> {
+    draft(path, text)?.persist(path)?;
+    Ok(())
+}
+
+/// Writes a draft next to `path`, which is removed unless it is persisted.
+pub fn draft(path: &Path, text: &str) -> io::Result<tempfile::NamedTempFile> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let mut draft = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
     draft.write_all(text.as_bytes())?;
@@ -13,6 +19,5 @@ pub fn replace(path: &Path, text: &str) -> io::Result<()> {
     let readable = std::os::unix::fs::PermissionsExt::from_mode(0o644);
     draft.as_file().set_permissions(mode.unwrap_or(readable))?;
     draft.as_file().sync_all()?;
-    draft.persist(path)?;
-    Ok(())
+    Ok(draft)
 }

@@ -1,17 +1,21 @@
 //! Durations as users write them.
 
+use recoded_api::units::{self, UnitError};
 use std::time::Duration;
+
+const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
 /// Seconds of a duration such as 60s, 5m or 1h.
 pub fn confirm_seconds(text: &str) -> Result<u64, String> {
     let rule = || "write a time of 1s to 24h, such as 60s, 5m or 1h".to_owned();
-    let (number, unit) = match text.char_indices().last() {
-        Some((at, 's')) => (&text[..at], 1),
-        Some((at, 'm')) => (&text[..at], 60),
-        Some((at, 'h')) => (&text[..at], 3600),
-        _ => (text, 1),
+    // A number without a unit counts seconds.
+    let seconds = match units::nanoseconds(text) {
+        Err(UnitError::NoUnit) => text.trim().parse().ok(),
+        nanoseconds => nanoseconds
+            .ok()
+            .filter(|nanos| nanos.is_multiple_of(NANOS_PER_SECOND))
+            .map(|nanos| nanos / NANOS_PER_SECOND),
     };
-    let seconds = number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
     seconds.filter(|seconds| (1..=24 * 3600).contains(seconds)).ok_or_else(rule)
 }
 

@@ -23,6 +23,7 @@ const RULES: &str = "\
 Examples:
   recodectl set 1 code=rlnc generation_size=64     both at once, or neither
   recodectl set 1 redundancy=1.5                   a fixed number of packets per symbol
+  recodectl set 1 code=rlnc --confirm 60s          rolls back unless recodectl confirm follows
   recodectl set 1 code=bats block_symbols=1024     at the source: the others see it by the packets
   recodectl set engine cpu                         auto, cpu, cuda or fpga: solves large generations
 

@@ -28,6 +28,8 @@ mod events;
 
 mod feed;
 
+mod help;
+
 mod kernels;
 
 mod init;
@@ -69,7 +71,7 @@ mod watch;
 mod fixed;
 
 use arguments::{Arguments, Command, Target};
-use clap::{CommandFactory, Parser};
+use clap::FromArgMatches;
 use part::Show;
 use recoded_api::client::{Client, ClientError};
 use recoded_api::exit;
@@ -125,6 +127,11 @@ enum Failure {
     Usage(String),
     #[error("there is no command {0}: see recodectl --help")]
     UnknownCommand(String),
+    #[error(
+        "there is no help on {0}: topics are examples, network and commands; recodectl --help \
+         lists the commands"
+    )]
+    UnknownTopic(String),
 }
 
 impl Failure {
@@ -142,6 +149,7 @@ impl Failure {
             Failure::Kernel(_)
             | Failure::Usage(_)
             | Failure::UnknownCommand(_)
+            | Failure::UnknownTopic(_)
             | Failure::Top(top::TopError::NoTerminal | top::TopError::Json) => exit::USAGE,
             Failure::Output(_)
             | Failure::Web(_)
@@ -180,7 +188,7 @@ impl Failure {
             Failure::Trace(_) => "unknown_flow",
             Failure::Top(_) => "terminal",
             Failure::Bugreport(_) => "output",
-            Failure::Usage(_) | Failure::UnknownCommand(_) => "usage",
+            Failure::Usage(_) | Failure::UnknownCommand(_) | Failure::UnknownTopic(_) => "usage",
             Failure::Output(_) => "output",
             Failure::Json(_) => "json",
         }
@@ -188,7 +196,8 @@ impl Failure {
 }
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let matches = help::command().try_get_matches();
+    let arguments = match matches.and_then(|it| Arguments::from_arg_matches(&it)) {
         Ok(arguments) => arguments,
         Err(error) => return wrong_command_line(&error),
     };
@@ -288,14 +297,15 @@ fn run(arguments: &Arguments) -> Result<String, Failure> {
         }
         Command::Completion { shell } => {
             let mut script = Vec::new();
-            clap_complete::generate(*shell, &mut Arguments::command(), "recodectl", &mut script);
+            clap_complete::generate(*shell, &mut help::command(), "recodectl", &mut script);
             text(json, "completion", script)
         }
+        Command::Help { words } => text(json, "help", help::text(words)?.into_bytes()),
         Command::Man { page } => text(json, "man", manual::page(page.as_deref())?),
         Command::Render(_)
         | Command::Status
         | Command::Check
-        | Command::Apply { .. }
+        | Command::Apply(_)
         | Command::Web { .. }
         | Command::Keys { .. } => Err(Failure::Usage("this command is for a network".into())),
     }
@@ -395,25 +405,33 @@ fn change(arguments: &Arguments) -> Result<String, Failure> {
     let connect = || Client::connect(&arguments.socket);
     let json = arguments.json;
     match &arguments.command {
-        Command::Set { target: Target::Flow(flow), changes, save } => {
+        Command::Set { target: Target::Flow(flow), changes, save, confirm } => {
             let changes = changes.iter().map(|change| keys::key_value(change));
             let changes = changes.collect::<Result<BTreeMap<_, _>, _>>().map_err(Failure::Usage)?;
             let (mut client, flow) = (connect()?, i64::from(*flow));
-            let adopted = match save {
-                true => client.save(flow, &changes)?,
-                false => client.set(flow, &changes)?,
+            let adopted = match confirm {
+                Some(seconds) => client.set_for(flow, &changes, *seconds)?,
+                None if *save => client.save(flow, &changes)?,
+                None => client.set(flow, &changes)?,
             };
             if json {
-                Ok(json::pretty(&adopted)?)
-            } else {
-                Ok(show_adopted(&adopted, &changes, *save))
+                return Ok(json::pretty(&adopted)?);
             }
+            Ok(show_adopted(&adopted, &changes, *save) + &reload::rolling_back(*confirm))
         }
+        Command::Set { target: Target::Engine, confirm: Some(_), .. } => Err(Failure::Usage(
+            "--confirm is for flows: recodectl set engine auto goes back".into(),
+        )),
         Command::Set { target: Target::Engine, save: true, .. } => Err(Failure::Usage(
             "--save is for flows: write engine under [daemon] in the file, then recodectl reload"
                 .into(),
         )),
-        Command::Reload { diff, confirm } => {
+        Command::Reload { with: Some(file), .. } => {
+            let text = reload::file(file)?;
+            let outcome = connect()?.compare(&text)?;
+            if json { Ok(json::pretty(&outcome)?) } else { Ok(reload::text(&outcome)) }
+        }
+        Command::Reload { diff, confirm, with: None } => {
             let mut client = connect()?;
             let outcome = client.reload(*diff, *confirm)?;
             let outcome = reload::settled(client, outcome, &arguments.socket)?;
@@ -436,7 +454,7 @@ fn change(arguments: &Arguments) -> Result<String, Failure> {
             let history = connect()?.history()?;
             if json { Ok(json::pretty(&history)?) } else { Ok(reload::history(&history)) }
         }
-        Command::Set { target: Target::Engine, changes, save: false } => {
+        Command::Set { target: Target::Engine, changes, save: false, confirm: None } => {
             let [mode] = &changes[..] else {
                 return Err(Failure::Usage("write one of auto, cpu, cuda and fpga".into()));
             };

@@ -2,8 +2,7 @@
 //! counter, and every key of the configuration.
 
 use crate::Failure;
-use crate::arguments::Arguments;
-use clap::CommandFactory;
+use crate::help;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, italic, roman};
 use recoded_api::keys::{self, DefaultValue};
@@ -23,7 +22,7 @@ pub fn page(name: Option<&str>) -> Result<Vec<u8>, Failure> {
 }
 
 fn command(name: Option<&str>) -> Result<Vec<u8>, Failure> {
-    let mut root = Arguments::command();
+    let mut root = help::command();
     root.build();
     let found = match name {
         None => root,

@@ -1,9 +1,12 @@
 //! `reload`, `undo` and `history`: changes, their costs, and earlier configurations.
 
 use crate::table::{Align, sentence, table};
+use recoded_api::REQUEST_BYTES_MAX;
 use recoded_api::client::{Client, ClientError};
 use recoded_api::v1::{History, Reloaded};
-use std::path::Path;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Time limit for another dataplane process to answer.
@@ -11,6 +14,25 @@ const START_PATIENCE: Duration = Duration::from_secs(20);
 
 /// Interval of queries.
 const START_PAUSE: Duration = Duration::from_millis(20);
+
+/// Longest file to compare: the rest of a request is its envelope.
+const COMPARE_BYTES_MAX: u64 = REQUEST_BYTES_MAX as u64 - 1024;
+
+/// Costs of changes, the highest first.
+const COSTS: [(&str, &str); 5] = [
+    (
+        "stop",
+        "reload cannot do it: a running daemon keeps its control socket; restart it to change the \
+         lines with stop",
+    ),
+    (
+        "restart",
+        "costs some tenths of a second: the daemon starts anew, tunnels that stay keep their routes",
+    ),
+    ("gap", "costs a gap of about 0.1 s: another process takes over, tunnels stay"),
+    ("flow", "costs packets of the recreated flows only"),
+    ("live", "costs no packet"),
+];
 
 /// Why a configuration is not active although the daemon accepted it.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +46,39 @@ pub enum ReloadError {
         /// Number of the active configuration.
         number: u64,
     },
+    /// The file to compare cannot be read.
+    #[error("cannot read {} ({source}): name a configuration", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// It is no configuration.
+    #[error(
+        "{} has more than {COMPARE_BYTES_MAX} bytes: put it into the file of the daemon, and run \
+         recodectl reload --diff",
+        .0.display()
+    )]
+    TooLarge(PathBuf),
+}
+
+/// The text of a file to compare; `-` is standard input.
+pub fn file(path: &Path) -> Result<String, ReloadError> {
+    let failed = |source| ReloadError::Read { path: path.to_owned(), source };
+    let mut text = String::new();
+    let mut read = |from: &mut dyn Read| from.take(COMPARE_BYTES_MAX + 1).read_to_string(&mut text);
+    let read = match path == Path::new("-") {
+        true => read(&mut io::stdin().lock()),
+        false => File::open(path).and_then(|mut file| read(&mut file)),
+    };
+    read.map_err(failed)?;
+    // Line ends and quotes take two bytes of a request.
+    let escaped = text.bytes().map(|byte| if b"\n\r\t\"\\".contains(&byte) { 2 } else { 1 });
+    if escaped.sum::<u64>() > COMPARE_BYTES_MAX {
+        return Err(ReloadError::TooLarge(path.to_owned()));
+    }
+    Ok(text)
 }
 
 /// If another process takes over, waits until it runs, and checks its configuration.
@@ -57,33 +112,33 @@ pub fn settled(
     Ok(outcome)
 }
 
-/// Actual or planned changes.
-pub fn text(outcome: &Reloaded) -> String {
+/// A line for each change, and, for planned ones, their cost.
+pub fn changes(outcome: &Reloaded) -> String {
     let mut text = String::new();
     for change in &outcome.changes {
         let line = change.line.map(|line| format!("line {line}: ")).unwrap_or_default();
         text += &format!("{:<8} {line}{}\n", change.cost, change.what);
     }
     if outcome.changes.is_empty() {
-        return text + "nothing to change: the configuration is applied already\n";
+        return "nothing to change: the configuration is applied already\n".to_owned();
     }
-    let costs = |cost: &str| outcome.changes.iter().any(|change| change.cost == cost);
+    if outcome.applied {
+        return text;
+    }
+    let has = |cost: &str| outcome.changes.iter().any(|change| change.cost == cost);
+    let (_, cost) = COSTS.iter().find(|(cost, _)| has(cost)).unwrap_or(&COSTS[4]);
+    text + "\n" + cost + "\n"
+}
+
+/// Actual or planned changes.
+pub fn text(outcome: &Reloaded) -> String {
+    let mut text = changes(outcome);
+    if outcome.changes.is_empty() {
+        return text;
+    }
     if !outcome.applied {
-        text += "\n";
-        if costs("stop") {
-            text += "reload cannot do it: a running daemon keeps its control socket; restart it to \
-                     change the lines with stop\n";
-        } else if costs("restart") {
-            text += "costs some tenths of a second: the daemon starts anew, tunnels that stay keep \
-                     their routes\n";
-        } else if costs("gap") {
-            text += "costs a gap of about 0.1 s: another process takes over, tunnels stay\n";
-        } else if costs("flow") {
-            text += "costs packets of the recreated flows only\n";
-        } else {
-            text += "costs no packet\n";
-        }
-        let does = if costs("stop") { "" } else { "; recodectl reload does it" };
+        let is_stop = outcome.changes.iter().any(|change| change.cost == "stop");
+        let does = if is_stop { "" } else { "; recodectl reload does it" };
         return text + "nothing was changed" + does + "\n";
     }
     let (number, edition) = (outcome.number, outcome.edition);
@@ -91,12 +146,14 @@ pub fn text(outcome: &Reloaded) -> String {
         true => format!("configuration {number} is applied, in a new process\n"),
         false => format!("configuration {number} applied (edition {edition})\n"),
     };
-    match outcome.confirm_seconds {
-        Some(seconds) => {
-            text + &format!("rolling back in {seconds} s; run `recodectl confirm` to keep it\n")
-        }
-        None => text,
-    }
+    text + &rolling_back(outcome.confirm_seconds)
+}
+
+/// A line about a change that waits for confirmation.
+pub fn rolling_back(confirm_seconds: Option<u64>) -> String {
+    confirm_seconds.map_or_else(String::new, |seconds| {
+        format!("rolling back in {seconds} s; run `recodectl confirm` to keep it\n")
+    })
 }
 
 /// Earlier configurations, newest first.
@@ -113,10 +170,7 @@ pub fn history(history: &History) -> String {
         (Some(_), false) => sentence("not kept", &history.trouble),
         (None, _) => sentence("kept", memory),
     };
-    if let Some(seconds) = history.confirm_seconds_left {
-        text += &format!("rolling back in {seconds} s; run `recodectl confirm` to keep it\n");
-    }
-    text
+    text + &rolling_back(history.confirm_seconds_left)
 }
 
 /// Formats an age.

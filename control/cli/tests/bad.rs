@@ -62,15 +62,11 @@ fn daemon_that_hangs_or_speaks_nonsense_is_named() {
     looks.into_iter().for_each(|look| look.join().expect("as it should be"));
 }
 
-/// All commands listed in the help.
+/// All commands.
 fn commands() -> Vec<String> {
-    let help = recodectl(Path::new("/"), "--help").output().expect("runs");
-    let help = String::from_utf8(help.stdout).expect("text");
-    let list = help.lines().skip_while(|line| *line != "Commands:").skip(1);
-    let list = list.take_while(|line| !line.is_empty());
-    let names = list
-        .filter(|line| !line.starts_with("   "))
-        .filter_map(|line| line.split_whitespace().next());
+    let list = recodectl(Path::new("/"), "help commands").output().expect("runs");
+    let list = String::from_utf8(list.stdout).expect("text");
+    let names = list.lines().filter_map(|line| line.split_whitespace().next());
     names.filter(|name| *name != "help").map(str::to_owned).collect()
 }
 

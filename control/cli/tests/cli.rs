@@ -63,6 +63,16 @@ impl Backend for Fake {
         })
     }
 
+    fn set_for(
+        &mut self,
+        flow: i64,
+        changes: BTreeMap<String, String>,
+        confirm_seconds: u64,
+    ) -> SetFuture<'_> {
+        assert_eq!(confirm_seconds, 300);
+        self.set(flow, changes)
+    }
+
     fn set_engine(&mut self, mode: &str) -> Answer<'_, Engine> {
         let mode = mode.to_owned();
         Box::pin(async move {
@@ -90,6 +100,14 @@ impl Backend for Fake {
             number: 7,
             confirm_seconds,
             ..fixed::reloaded(diff)
+        };
+        Box::pin(async { Ok(outcome) })
+    }
+
+    fn compare(&mut self, text: String) -> Answer<'_, Reloaded> {
+        let outcome = match text.as_str() {
+            "same" => Reloaded { edition: 5, number: 7, ..Reloaded::default() },
+            _ => Reloaded { edition: 5, number: 7, ..fixed::reloaded(true) },
         };
         Box::pin(async { Ok(outcome) })
     }
@@ -488,6 +506,51 @@ fn set_of_a_code_names_the_flow_it_changed_and_nothing_else() {
     assert_eq!(text.lines().count(), 1, "{text}");
 }
 
+#[test]
+fn change_that_waits_for_its_confirmation_says_so() {
+    let folder = tempfile::tempdir().expect("folder");
+    let socket = serve(folder.path());
+    let output = recodectl(&socket, "set 1 code=rlnc --confirm=5m");
+    let text = String::from_utf8(output.stdout).expect("text");
+    assert!(
+        text.ends_with("\nrolling back in 300 s; run `recodectl confirm` to keep it\n"),
+        "{text}"
+    );
+    for (arguments, said) in [
+        ("set 1 code=rlnc --confirm=5m --save", "cannot be used with"),
+        ("set 1 code=rlnc --confirm=5parsecs", "1s to 24h"),
+        ("set 1 code=rlnc --confirm=0s", "1s to 24h"),
+        ("set 1 code=rlnc --confirm=99999999999999999999h", "1s to 24h"),
+        ("set engine cpu --confirm=5m", "--confirm is for flows"),
+    ] {
+        let output = recodectl(&socket, arguments);
+        let words = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{arguments}: {words}");
+        assert!(words.contains(said), "{arguments}: {words}");
+    }
+}
+
+#[test]
+fn another_file_is_compared_like_that_of_the_daemon() {
+    let folder = tempfile::tempdir().expect("folder");
+    let socket = serve(folder.path());
+    let path = folder.path().join("new.toml");
+    let compare = || recodectl(&socket, &format!("reload --diff --with {}", path.display()));
+    let assert_refused = |said: &str| {
+        let output = compare();
+        let words = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(1) && words.contains(said), "{words}");
+    };
+    assert_refused("name a configuration");
+    std::fs::write(&path, "x".repeat(1 << 21)).expect("a file");
+    assert_refused("has more than 261120 bytes");
+    std::fs::write(&path, "other").expect("a file");
+    assert_eq!(compare().stdout, recodectl(&socket, "reload --diff").stdout);
+    std::fs::write(&path, "same").expect("a file");
+    assert!(compare().stdout.starts_with(b"nothing to change: "));
+    assert_eq!(recodectl(&socket, "reload --with new.toml").status.code(), Some(2));
+}
+
 /// The tests that documentation names must exist, with a minimum number of them.
 #[test]
 fn pages_of_tests_name_only_tests_that_exist() {
@@ -509,7 +572,8 @@ fn pages_of_tests_name_only_tests_that_exist() {
 fn page_by_symptom_names_only_keys_counters_and_commands_that_exist() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../TROUBLESHOOTING.md");
     let page = std::fs::read_to_string(page).expect("the page");
-    let commands = String::from_utf8(recodectl(Path::new("/"), "help").stdout).expect("text");
+    let commands =
+        String::from_utf8(recodectl(Path::new("/"), "help commands").stdout).expect("text");
     let is_command = |word: &str| commands.lines().any(|line| line.trim().starts_with(word));
     let is_name = |word: &&str| {
         word.contains('_') && word.chars().all(|c| c.is_ascii_lowercase() || c == '_')

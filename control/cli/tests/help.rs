@@ -20,14 +20,22 @@ fn help(command: &[String]) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// Commands that a help lists.
-fn listed(help: &str) -> Vec<String> {
+/// Commands below one, from a list of the program or from a help.
+fn listed(command: &[String], help: &str) -> Vec<String> {
+    if command.is_empty() {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_recodectl"));
+        let output = program.args(["help", "commands"]).output().expect("it runs");
+        let text = String::from_utf8(output.stdout).expect("text");
+        return text.lines().filter_map(first_word).collect();
+    }
     let list = help.lines().skip_while(|line| *line != "Commands:").skip(1);
     let list = list.take_while(|line| !line.is_empty());
-    let names = list
-        .filter(|line| !line.starts_with("   "))
-        .filter_map(|line| line.split_whitespace().next());
-    names.filter(|name| *name != "help").map(str::to_owned).collect()
+    let names = list.filter(|line| !line.starts_with("   ")).filter_map(first_word);
+    names.filter(|name| *name != "help").collect()
+}
+
+fn first_word(line: &str) -> Option<String> {
+    line.split_whitespace().next().map(str::to_owned)
 }
 
 /// Compares the help of a command and of its subcommands; returns the names of the files.
@@ -36,7 +44,7 @@ fn compare(command: &[String]) -> BTreeSet<String> {
     let name = if command.is_empty() { "recodectl".to_owned() } else { command.join("-") };
     let file = format!("{name}.txt");
     fixed::assert_golden(&format!("help/{file}"), &help);
-    let below = listed(&help).into_iter().map(|name| [command, &[name]].concat());
+    let below = listed(command, &help).into_iter().map(|name| [command, &[name]].concat());
     below.flat_map(|command| compare(&command)).chain([file]).collect()
 }
 

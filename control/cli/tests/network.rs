@@ -33,6 +33,8 @@ fn status_is_a_line_for_each_box_and_what_is_wrong() {
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.contains("FAIL c no daemon answers"), "{text}");
     assert!(words.contains("systemctl enable --now recoded"), "{text}");
+    // The file may stand behind the command, too.
+    assert_eq!(boxes.recodectl("status -f net.toml"), (code, text));
     let (code, json) = boxes.json("status --only a,b");
     assert_eq!(code, 5, "{json}");
     assert_eq!(
@@ -97,6 +99,80 @@ fn apply_changes_all_boxes_and_leaves_nothing_behind() {
     }
     let (code, json) = boxes.json("check");
     assert_eq!((code, &json["nodes"][2]["file"]), (0, &"same".into()), "{json}");
+}
+
+#[test]
+fn difference_of_every_box_is_shown_and_nothing_changes() {
+    let boxes = Boxes::new();
+    let (code, text) = boxes.recodectl("apply -f net.toml --diff");
+    assert_eq!(code, 0, "{text}");
+    for name in ["a", "b", "c"] {
+        assert!(text.contains(&format!("--- {name} (file: differs)\nlive     line 7: ")), "{text}");
+        boxes.assert_as_before(name);
+    }
+    assert!(text.ends_with("nothing was changed on any box\n"), "{text}");
+    assert_eq!(boxes.recodectl("-f net.toml apply").0, 0);
+    let (code, json) = boxes.json("apply --diff");
+    assert_eq!((code, &json["nodes"][0]["file"]), (0, &"same".into()), "{json}");
+    assert_eq!(json["nodes"][0]["reload"]["changes"].as_array().map(Vec::len), Some(0), "{json}");
+
+    // What apply would refuse has the same exit code.
+    let b = |text: String| {
+        text.replace("ssh = \"b\"", "ssh = \"b\", daemon = { socket = \"/run/RESTART\" }")
+    };
+    boxes.network("none", b);
+    let (code, text) = boxes.recodectl("-f net.toml apply --diff");
+    assert_eq!(code, 4, "{text}");
+    assert!(text.contains("this needs a restart of the daemon"), "{text}");
+    boxes.network("none", |text| text.replace("ssh = \"c\"", "ssh = \"gone\""));
+    boxes.write("b/stopped", "");
+    let (code, text) = boxes.recodectl("-f net.toml apply --diff");
+    assert_eq!(code, 3, "{text}");
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("FAIL b no daemon runs there, while others do"), "{text}");
+    assert!(words.contains("FAIL c ssh: connect to host gone"), "{text}");
+    let (code, text) = boxes.recodectl("-f net.toml apply --diff --only b");
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains("no daemon runs there"), "{text}");
+    assert_eq!(boxes.recodectl("-f net.toml apply --diff --force").0, 2);
+}
+
+/// As `set --save` changes it.
+#[test]
+fn change_of_a_file_on_its_box_is_overwritten_only_by_force() {
+    let boxes = Boxes::new();
+    assert_eq!(boxes.recodectl("-f net.toml apply").0, 0);
+    let edited = boxes.read("b/recoded.toml") + "# tuned at night\n";
+    boxes.write("b/recoded.toml", &edited);
+    let before = boxes.read("a/recoded.toml");
+    boxes.network("none", |text| text.replace("via =", "code = \"rlnc\"\nvia ="));
+    let (code, json) = boxes.json("check");
+    assert_eq!((code, &json["nodes"][1]["file"]), (0, &"changed".into()), "{json}");
+    assert_eq!(json["nodes"][1]["findings"][0]["level"], "warning", "{json}");
+    let (code, text) = boxes.recodectl("-f net.toml apply --diff");
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains("--- b (file: changed)") && text.contains("warn b"), "{text}");
+
+    let (code, text) = boxes.recodectl("-f net.toml apply");
+    assert_eq!(code, 4, "{text}");
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("was changed there since the last apply"), "{text}");
+    assert!(words.contains("apply --force") && words.contains("nothing was changed"), "{text}");
+    assert_eq!((boxes.read("b/recoded.toml"), boxes.read("a/recoded.toml")), (edited, before));
+    ["a", "b", "c"].iter().for_each(|name| boxes.assert_tidy(name));
+
+    let (code, text) = boxes.recodectl("-f net.toml apply --force");
+    assert_eq!(code, 0, "{text}");
+    assert!(!boxes.read("b/recoded.toml").contains("tuned"));
+    assert_eq!(boxes.recodectl("-f net.toml apply").0, 0, "the next one needs no force");
+
+    // Files that are only written are remembered, too.
+    ["a", "b", "c"].iter().for_each(|name| boxes.write(&format!("{name}/stopped"), ""));
+    boxes.network("none", |text| text);
+    assert_eq!(boxes.recodectl("-f net.toml apply").0, 0);
+    boxes.write("c/recoded.toml", "# mine\n");
+    assert_eq!(boxes.recodectl("-f net.toml apply").0, 4);
+    assert_eq!(boxes.read("c/recoded.toml"), "# mine\n");
 }
 
 #[test]
@@ -280,6 +356,98 @@ fn keys_are_made_on_their_boxes_and_public_ones_kept() {
     assert!(text.contains("its public key is"), "{text}");
 }
 
+/// Boxes with keys, of which b makes the fourth one next.
+fn with_keys() -> Boxes {
+    let boxes = Boxes::new();
+    boxes.network("full", |text| text);
+    assert_eq!(boxes.recodectl("-f net.toml keys --save").0, 0);
+    assert_eq!(boxes.recodectl("-f net.toml apply").0, 0);
+    boxes.write("b/genkey", "second\n");
+    boxes.write("b/public-second", &format!("{NEXT_KEY}\n"));
+    boxes
+}
+
+const NEXT_KEY: &str = "3tn4RiNuRM+DzxUCxpjVoHTVAjlhTZsjiOnQTWb6yEk=";
+
+#[test]
+fn key_of_a_box_is_replaced_everywhere_or_nowhere() {
+    let boxes = with_keys();
+    let before = boxes.read("net.toml");
+    let (code, text) = boxes.recodectl("-f net.toml keys --rotate b");
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains("confirmed on all boxes") && text.contains("b has a new key"), "{text}");
+    assert!(!text.contains("second"), "no private key is printed: {text}");
+    let second = boxes.path("b").join("key-2");
+    let after = boxes.read("net.toml");
+    assert!(after.contains(NEXT_KEY) && !after.contains(KEYS[1]), "{after}");
+    assert!(after.contains(&second.display().to_string()), "{after}");
+    assert_eq!(after.lines().count(), before.lines().count(), "{after}");
+    assert_eq!(fs::read_to_string(&second).unwrap(), "second\n");
+    assert_eq!(fs::metadata(&second).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(!boxes.path("b/key").exists(), "the old one is of no use");
+    for name in ["a", "c"] {
+        assert!(boxes.read(&format!("{name}/in-force")).contains(NEXT_KEY));
+        assert!(boxes.path(name).join("key").exists());
+    }
+    assert!(boxes.read("b/in-force").contains("key-2"));
+    assert_eq!(boxes.recodectl("-f net.toml check").0, 0);
+    let (code, json) = boxes.json("keys --save");
+    assert_eq!((code, &json["nodes"][1]["file"]), (0, &"same".into()), "{json}");
+
+    // The next one has the next file.
+    boxes.write("b/genkey", "third\n");
+    boxes.write("b/public-third", &format!("{}\n", KEYS[1]));
+    let (code, json) = boxes.json("keys --rotate b");
+    assert_eq!((code, &json["rotated"]["key"]), (0, &KEYS[1].into()), "{json}");
+    assert!(boxes.path("b/key-3").exists() && !second.exists());
+}
+
+#[test]
+fn key_stays_where_a_box_does_not_follow() {
+    let boxes = with_keys();
+    let network = boxes.read("net.toml");
+    let (a, b) = (boxes.read("a/in-force"), boxes.read("b/in-force"));
+    let assert_unchanged = |text: &str| {
+        assert_eq!(boxes.read("net.toml"), network, "{text}");
+        assert_eq!((boxes.read("a/in-force"), boxes.read("b/in-force")), (a.clone(), b.clone()));
+        assert!(boxes.path("b/key").exists() && !boxes.path("b/key-2").exists(), "{text}");
+        ["a", "b", "c"].iter().for_each(|name| boxes.assert_tidy(name));
+        assert_eq!(fs::read_dir(boxes.folder.path()).unwrap().count(), 7, "no draft is left");
+    };
+    boxes.write("c/deaf", "");
+    let (code, text) = boxes.recodectl("-f net.toml keys --rotate b");
+    assert_eq!(code, 4, "{text}");
+    assert!(text.contains("FAIL c") && text.contains("b keeps its key"), "{text}");
+    assert_unchanged(&text);
+    fs::remove_file(boxes.path("c/deaf")).unwrap();
+    boxes.write("c/stopped", "");
+    let (code, text) = boxes.recodectl("-f net.toml keys --rotate b");
+    assert_eq!(code, 3, "{text}");
+    assert_unchanged(&text);
+    fs::remove_file(boxes.path("c/stopped")).unwrap();
+
+    // A key that is there is never overwritten.
+    boxes.write("b/key-2", "in use?\n");
+    let (code, text) = boxes.recodectl("-f net.toml keys --rotate b");
+    assert_eq!(code, 4, "{text}");
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("key-2 exists") && words.contains("nothing was changed"), "{text}");
+    assert_eq!(boxes.read("b/key-2"), "in use?\n");
+
+    for (arguments, said) in [
+        ("-f net.toml keys --rotate d", "there is no node d: the nodes are a, b, c"),
+        ("-f net.toml keys --rotate b --only b", "leave --only out"),
+        ("-f net.toml keys --rotate b --save", "cannot be used with"),
+        ("keys --rotate b", "name its file"),
+    ] {
+        let (code, text) = boxes.recodectl(arguments);
+        assert!(code == 2 && text.contains(said), "{arguments}: {code}: {text}");
+    }
+    boxes.network("none", |text| text);
+    let (code, text) = boxes.recodectl("-f net.toml keys --rotate b");
+    assert!(code == 2 && text.contains("b has no key to rotate"), "{text}");
+}
+
 #[test]
 fn files_are_rendered_into_a_folder_and_compared() {
     let boxes = Boxes::new();
@@ -296,6 +464,29 @@ fn files_are_rendered_into_a_folder_and_compared() {
     assert!(!boxes.read("files/a.toml").contains("rlnc"));
     let (code, text) = boxes.recodectl("render net.toml");
     assert!(code == 0 && text.contains("# c of net.toml"), "{text}");
+}
+
+/// The daemon's parser reads units of a network, too, and its errors name the line.
+#[test]
+fn rates_and_times_of_a_network_may_have_units() {
+    let boxes = Boxes::new();
+    let with = |rate: &str, time: &str| {
+        boxes.network("none", |text| {
+            let rate = format!("[[link]]\nrate_mbit = {rate}\na =");
+            let time = format!("[[path]]\nlag_timeout_us = {time}\n");
+            text.replacen("[[link]]\na =", &rate, 1).replace("[[path]]\n", &time)
+        });
+        boxes.recodectl("render net.toml")
+    };
+    let (code, text) = with("\"50 Mbit/s\"", "\"20 ms\"");
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains("rate_mbit = \"50 Mbit/s\""), "{text}");
+    let (code, text) = with("\"50 MB/s\"", "\"20 parsecs\"");
+    assert_eq!(code, 2, "{text}");
+    let rate = "rate_mbit = \"50 MB/s\" has an unknown unit: 0.001 to 1000000 Mbit/s, or with a \
+                unit, such as \"50 Mbit/s\"; the units are bit/s, kbit/s, Mbit/s or Gbit/s";
+    assert!(text.contains("net.toml:") && text.contains(rate), "{text}");
+    assert!(text.contains("lag_timeout_us = \"20 parsecs\" has an unknown unit"), "{text}");
 }
 
 #[test]

@@ -88,21 +88,50 @@ impl<D: Dataplane> ControlService<D> {
         Ok(adopted)
     }
 
+    /// Changes a flow until the time for its confirmation has passed.
+    async fn set_until(
+        &mut self,
+        flow: i64,
+        changes: BTreeMap<String, String>,
+        confirm_seconds: u64,
+    ) -> Result<Adopted, ControlError> {
+        refuse_time(Some(confirm_seconds))?;
+        let before = self.live.before();
+        let adopted = self.live.set(flow, changes).await?;
+        let coming = Coming {
+            cause: Cause::Set,
+            confirm_seconds: Some(confirm_seconds),
+            is_same: false,
+            by: By::This,
+        };
+        let text = self.live.config();
+        if let Err(error) = self.keeper.in_force(coming, text.clone(), text).await {
+            self.live.put_back(before).await?;
+            self.show();
+            return Err(error);
+        }
+        self.show();
+        Ok(adopted)
+    }
+
     async fn read_again(
         &mut self,
         is_diff: bool,
         confirm_seconds: Option<u64>,
     ) -> Result<Reloaded, ControlError> {
-        if confirm_seconds.is_some_and(|seconds| !(1..=CONFIRM_SECONDS_MAX).contains(&seconds)) {
-            let reason = format!("a change is confirmed within 1 to {CONFIRM_SECONDS_MAX} seconds");
-            return Err(ControlError::Refused { reason });
-        }
+        refuse_time(confirm_seconds)?;
         let text = self.keeper.read(!is_diff).await?;
         let next = self.live.compare(&text)?;
         if is_diff {
             return Ok(self.outcome(&next, text.number, None));
         }
         self.bring(next, text, Cause::Reload, confirm_seconds).await
+    }
+
+    async fn compare_with(&mut self, text: String) -> Result<Reloaded, ControlError> {
+        let text = self.keeper.compare(text).await?;
+        let next = self.live.compare(&text)?;
+        Ok(self.outcome(&next, text.number, None))
     }
 
     async fn go_back(&mut self, number: Option<u64>) -> Result<Reloaded, ControlError> {
@@ -194,6 +223,15 @@ impl<D: Dataplane> ControlService<D> {
     }
 }
 
+/// Refuses a time for confirmation that is out of range.
+fn refuse_time(confirm_seconds: Option<u64>) -> Result<(), ControlError> {
+    if confirm_seconds.is_some_and(|seconds| !(1..=CONFIRM_SECONDS_MAX).contains(&seconds)) {
+        let reason = format!("a change is confirmed within 1 to {CONFIRM_SECONDS_MAX} seconds");
+        return Err(ControlError::Refused { reason });
+    }
+    Ok(())
+}
+
 fn shown(change: &Change) -> v1::Change {
     v1::Change {
         what: change.what.clone(),
@@ -234,6 +272,15 @@ impl<D: Dataplane> Backend for ControlService<D> {
         })
     }
 
+    fn set_for(
+        &mut self,
+        flow: i64,
+        changes: BTreeMap<String, String>,
+        confirm_seconds: u64,
+    ) -> SetFuture<'_> {
+        Box::pin(self.set_until(flow, changes, confirm_seconds))
+    }
+
     fn set_engine(&mut self, mode: &str) -> Answer<'_, Engine> {
         let engine = self.live.set_engine(mode);
         Box::pin(async move {
@@ -249,6 +296,10 @@ impl<D: Dataplane> Backend for ControlService<D> {
 
     fn reload(&mut self, diff: bool, confirm_seconds: Option<u64>) -> Answer<'_, Reloaded> {
         Box::pin(self.read_again(diff, confirm_seconds))
+    }
+
+    fn compare(&mut self, text: String) -> Answer<'_, Reloaded> {
+        Box::pin(self.compare_with(text))
     }
 
     fn confirm(&mut self) -> Answer<'_, Confirmed> {

@@ -81,7 +81,7 @@ struct Arguments {
     /// one it is in memory only
     #[arg(long, value_name = "DIR", env = "STATE_DIRECTORY")]
     state: Option<PathBuf>,
-    /// With --check: the configuration alone, for another host or without privileges
+    /// With --check: the configuration alone, for another host, without privileges or key files
     #[arg(long, requires = "check")]
     offline: bool,
 
@@ -261,8 +261,10 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     if config.daemon.sandbox == Sandbox::On {
         sandbox::forbid_core_dumps()?;
     }
-    // The dataplane process reads them again, and alone keeps them.
-    drop(Keys::read(&config)?);
+    // The dataplane process reads them again, and alone keeps them. Offline, they are elsewhere.
+    if !arguments.offline {
+        drop(Keys::read(&config)?);
+    }
     let (config, names) =
         if arguments.offline { (config, Names::default()) } else { resolve(&file, &text, config)? };
     if config.daemon.sandbox == Sandbox::On && !arguments.offline {

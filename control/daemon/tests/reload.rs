@@ -7,6 +7,7 @@ mod common;
 use common::{FILE, Served, changes};
 use recoded_api::v1::Reloaded;
 use recoded_pipeline::params::PeerId;
+use std::collections::BTreeMap;
 use std::fs;
 
 /// The file with replacements, each required to have an effect.
@@ -41,8 +42,15 @@ fn live_changes_are_one_snapshot_and_a_diff_is_none() {
     let served = Served::start();
     let mut client = served.client();
     let changed = file(&[("\ntarget_loss = 1e-4", "\ntarget_loss = 1e-3")]) + RELAYED;
+    let compared = client.compare(&changed).expect("compared");
+    assert_eq!(client.reload(true, None).expect("compared").changes, [], "the file is as before");
     write(&served, &changed);
     let diff = client.reload(true, None).expect("compared");
+    assert_eq!(compared, diff, "a text is compared like the file");
+    let long = changed.clone() + &"# as of a large network\n".repeat(8_000);
+    assert_eq!(client.compare(&long).expect("compared").changes, diff.changes);
+    let wrong = client.compare(&changed.replace("id = 77", "id = -1")).expect_err("refused");
+    assert!(wrong.to_string().contains("id = -1 is out of range"), "{wrong}");
     let expected =
         [("live", "flow 1: target_loss = 0.0001 becomes 0.001"), ("live", "flow 77 is new")];
     assert_eq!(costs(&diff), expected);
@@ -68,6 +76,40 @@ fn live_changes_are_one_snapshot_and_a_diff_is_none() {
     let causes = client.history().expect("history").entries;
     let causes: Vec<&str> = causes.iter().map(|entry| entry.cause.as_str()).collect();
     assert_eq!(causes, ["start", "reload", "undo"]);
+}
+
+/// `set --confirm`.
+#[test]
+fn change_of_a_flow_is_rolled_back_unless_it_is_confirmed() {
+    let served = Served::start();
+    let mut client = served.client();
+    let changes = |value: &str| BTreeMap::from([("target_loss".to_owned(), value.to_owned())]);
+    for seconds in [0, 24 * 3600 + 1, u64::MAX] {
+        let refused = client.set_for(1, &changes("1e-3"), seconds).expect_err("no time");
+        assert!(refused.to_string().contains("within 1 to 86400 seconds"), "{refused}");
+    }
+    assert_eq!(served.dataplane.editions(), [0_u64; 0]);
+    client.set_for(1, &changes("1e-3"), 60).expect("changed");
+    assert!(client.config().expect("config").contains("target_loss = 0.001\n"));
+    let left = client.history().expect("history").confirm_seconds_left;
+    assert!(left.is_some_and(|left| left > 50), "{left:?}");
+
+    // One change waits at a time, and a refused one has no effect.
+    let refused = client.set_for(1, &changes("1e-2"), 60).expect_err("another one waits");
+    assert!(refused.to_string().contains("waits to be confirmed"), "{refused}");
+    assert!(client.config().expect("config").contains("target_loss = 0.001\n"));
+    assert!(client.reload(false, None).is_err());
+    client.undo(None).expect("rolled back");
+    assert!(client.config().expect("config").contains("target_loss = 0.0001\n"));
+    assert!(served.keeper.in_force().0.contains("target_loss = 0.0001\n"), "the next process, too");
+
+    client.set_for(1, &changes("1e-3"), 1).expect("changed");
+    client.confirm().expect("confirmed");
+    std::thread::sleep(std::time::Duration::from_millis(1200));
+    assert!(!served.keeper.is_overdue() && !served.keeper.take_back());
+    client.set_for(1, &changes("1e-2"), 1).expect("changed");
+    std::thread::sleep(std::time::Duration::from_millis(1200));
+    assert!(served.keeper.is_overdue(), "the supervisor rolls it back");
 }
 
 /// A new process numbers neighbours in the order that flows name them.

@@ -50,6 +50,25 @@ fn check_of_a_valid_file_says_what_is_in_it_and_changes_nothing() {
     assert!(!folder.path().join("run").exists(), "no socket was made");
 }
 
+/// The file of another box, whose keys stay there.
+#[test]
+fn offline_check_needs_no_key_files_and_the_other_one_names_them() {
+    let folder = tempfile::tempdir().expect("folder");
+    let key = "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=";
+    let daemon = "[daemon]\nprivate_key = \"/nonexistent/private.key\"\nauth = \"hop\"\n";
+    let neighbours = ["10.0.1.1", "10.0.1.3"].map(|address| {
+        format!("[[neighbour]]\nlink = \"west\"\naddress = \"{address}\"\npublic_key = \"{key}\"\n")
+    });
+    let text = RELAY.replace("[daemon]\n", daemon) + &neighbours.concat();
+    let path = write(folder.path(), &text);
+    let file = path.to_string_lossy();
+    let (code, stdout, stderr) = said(&recoded(&["--config", &file, "--check", "--offline"]));
+    assert_eq!((code, stderr.as_str()), (0, ""), "{stdout}");
+    let (code, _, stderr) = said(&recoded(&["--config", &file, "--check"]));
+    assert_eq!(code, 2, "{stderr}");
+    assert!(stderr.contains("/nonexistent/private.key: No such file"), "{stderr}");
+}
+
 #[test]
 fn every_mistake_in_a_file_is_printed_and_the_exit_code_is_2() {
     let folder = tempfile::tempdir().expect("folder");

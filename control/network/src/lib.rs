@@ -47,7 +47,7 @@ pub use check::{Parsed, Parser, Refusal, Stream};
 pub use entry::{BoxEntry, EntryError, box_with_key, free_tunnel, with_boxes};
 pub use error::{Fault, NetworkError, NetworkErrors};
 pub use host_name::is_host_name;
-pub use keys::{KeepError, with_keys};
+pub use keys::{KeepError, NodeKey, with_keys};
 pub use model::{
     Auth, End, Extra, FILE_BYTES_MAX, Link, Network, Node, NodeAddress, Path, Uplink, Uplinks,
 };

@@ -2,7 +2,7 @@
 //! for `engine`.
 
 use super::DefaultValue::{Depends, Is, Required};
-use super::Values::{Number, Other, Truth, Whole, Words};
+use super::Values::{Mbit, Other, Truth, Whole, Words};
 use super::{KEY, Key, Table};
 
 /// Keys of `[daemon]`.
@@ -205,8 +205,7 @@ pub const LINK: Table = Table {
         },
         Key {
             name: "rate_mbit",
-            values: Number(0.001, 1e6),
-            unit: "Mbit/s",
+            values: Mbit(0.001, 1e6),
             default: Depends("as fast as the interface takes packets"),
             meaning: "Pacing rate of outgoing packets, Ethernet headers included; set it a little \
                 below the rate of the bottleneck.",

@@ -2,7 +2,7 @@
 
 use super::DefaultValue::{Depends, Is, Required};
 use super::Role::{Relay, Sink, Source};
-use super::Values::{Auto, Number, Numbers, Other, Truth, Whole, Words};
+use super::Values::{Auto, Micros, Number, Numbers, Other, Truth, Whole, Words};
 use super::{KEY, Key, LEARNED, Role, Table};
 
 /// Codes, as keys of one code alone name them.
@@ -78,8 +78,7 @@ pub const FLOW: Table = Table {
         Key {
             name: "lag_timeout_us",
             roles: &[Source, Relay],
-            values: Whole(1_000, 10_000_000),
-            unit: "microseconds",
+            values: Micros(1_000, 10_000_000),
             default: Is("500000"),
             meaning: "Code stream, several receivers: a packet is sent to each receiver until this \
                 time and four round trips after its arrival. A receiver that is slower or gone \
@@ -375,8 +374,7 @@ pub const FLOW: Table = Table {
             name: "flush_timeout_us",
             roles: &[Source],
             is_live: true,
-            values: Whole(1, 1_000_000),
-            unit: "microseconds",
+            values: Micros(1, 1_000_000),
             default: Is("1000"),
             meaning: "A generation that is not full closes after this time; lower it for less delay \
                 of sparse traffic, raise it for less overhead.",
@@ -386,8 +384,7 @@ pub const FLOW: Table = Table {
             name: "generation_timeout_us",
             roles: &[Relay, Sink],
             is_live: true,
-            values: Whole(1, 10_000_000),
-            unit: "microseconds",
+            values: Micros(1, 10_000_000),
             default: Is("20000"),
             meaning: "Relay: an open generation closes after this time without a packet. Sink: wait \
                 before asking for repair. Raise it above the jitter of the path.",
@@ -397,8 +394,7 @@ pub const FLOW: Table = Table {
             name: "hold_timeout_us",
             roles: &[Sink],
             is_live: true,
-            values: Whole(1, 60_000_000),
-            unit: "microseconds",
+            values: Micros(1, 60_000_000),
             default: Is("200000"),
             meaning: "How long delivery in order waits for a generation; raise it above \
                 generation_timeout_us and one round trip.",

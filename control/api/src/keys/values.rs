@@ -11,6 +11,10 @@ pub enum Values {
     Whole(u64, u64),
     /// A number from the first to the second.
     Number(f64, f64),
+    /// Microseconds from the first to the second: a whole number, or a text with a unit.
+    Micros(u64, u64),
+    /// Mbit/s from the first to the second: a number, or a text with a unit.
+    Mbit(f64, f64),
     /// The word `auto`, or one of these.
     Auto(&'static Values),
     /// `true` or `false`.
@@ -27,6 +31,13 @@ impl Values {
             Values::Numbers(_) | Values::Truth => listed(self.choices().into_iter()),
             Values::Whole(least, most) => format!("{least} to {most}"),
             Values::Number(least, most) => format!("{} to {}", number(*least), number(*most)),
+            Values::Micros(least, most) => {
+                format!("{least} to {most} microseconds, or with a unit, such as \"20 ms\"")
+            }
+            Values::Mbit(least, most) => {
+                let (least, most) = (number(*least), number(*most));
+                format!("{least} to {most} Mbit/s, or with a unit, such as \"50 Mbit/s\"")
+            }
             Values::Auto(others) => format!("\"auto\" or {}", others.in_words()),
             Values::Other(what, _) => (*what).to_owned(),
         }
@@ -39,7 +50,11 @@ impl Values {
             Values::Numbers(numbers) => numbers.iter().map(u64::to_string).collect(),
             Values::Auto(others) => [vec!["auto".to_owned()], others.choices()].concat(),
             Values::Truth => vec!["true".to_owned(), "false".to_owned()],
-            Values::Whole(..) | Values::Number(..) | Values::Other(..) => Vec::new(),
+            Values::Whole(..)
+            | Values::Number(..)
+            | Values::Micros(..)
+            | Values::Mbit(..)
+            | Values::Other(..) => Vec::new(),
         }
     }
 
@@ -48,7 +63,11 @@ impl Values {
         match self {
             Values::Words(_) | Values::Numbers(_) | Values::Truth => false,
             Values::Auto(others) => others.is_open(),
-            Values::Whole(..) | Values::Number(..) | Values::Other(..) => true,
+            Values::Whole(..)
+            | Values::Number(..)
+            | Values::Micros(..)
+            | Values::Mbit(..)
+            | Values::Other(..) => true,
         }
     }
 }

@@ -13,7 +13,7 @@ pub(super) const PAUSE: Duration = Duration::from_millis(500);
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Applied {
     pub(super) node: String,
-    /// same, differs, absent; -.
+    /// same, differs, changed, absent; -.
     pub(super) file: &'static str,
     /// Highest cost of its changes: live, flow, gap; -.
     pub(super) cost: String,

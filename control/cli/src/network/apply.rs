@@ -18,6 +18,7 @@ use super::script::BoxPaths;
 use super::ssh::{Answer, NoAnswer};
 use super::status::{BoxFinding, Condition, LOOK_SECONDS, conditions, finding, findings, values};
 use super::{Boxes, Told, check, start, worse};
+use crate::arguments::Applying;
 use crate::table::{Align, table};
 use recoded_api::exit;
 use recoded_api::v1::Reloaded;
@@ -30,22 +31,36 @@ use Align::Left;
 /// Fraction of the confirmation time that is reserved for confirming.
 const CONFIRM_PART: u32 = 3;
 
+/// What became of all boxes.
+pub struct Outcome {
+    /// The exit code.
+    pub code: u8,
+    /// Each box.
+    pub(super) nodes: Vec<Applied>,
+}
+
+/// Switches all boxes to their files, and reports it.
+pub fn run(boxes: &Boxes, options: &Applying, json: bool) -> Result<Told, crate::Failure> {
+    let outcome = switch(boxes, options)?;
+    let text = match json {
+        true => crate::json::pretty(&BTreeMap::from([("nodes", &outcome.nodes)]))?,
+        false => summary(&outcome),
+    };
+    Ok(Told { code: outcome.code, text })
+}
+
 /// Switches all boxes to their files.
-pub fn run(boxes: &Boxes, seconds: u64, start: bool, json: bool) -> Result<Told, crate::Failure> {
+pub fn switch(boxes: &Boxes, options: &Applying) -> Result<Outcome, crate::Failure> {
     let before = conditions(boxes, LOOK_SECONDS)?;
     let mut all: Vec<Applied> = boxes.nodes().map(applied).collect();
-    let code = match stage(boxes, &before, &mut all)? {
-        exit::OK => commit_all(boxes, seconds, start, &before, &mut all)?,
+    let code = match stage(boxes, options.force, &before, &mut all)? {
+        exit::OK => commit_all(boxes, options, &before, &mut all)?,
         code => {
             boxes.ask(BoxPaths::unstage)?;
             code
         }
     };
-    let text = match json {
-        true => crate::json::pretty(&BTreeMap::from([("nodes", &all)]))?,
-        false => summary(&all, code),
-    };
-    Ok(Told { code, text })
+    Ok(Outcome { code, nodes: all })
 }
 
 fn applied(node: &Node) -> Applied {
@@ -61,7 +76,12 @@ fn applied(node: &Node) -> Applied {
 }
 
 /// Uploads files next to the active ones, and checks all of them.
-fn stage(boxes: &Boxes, before: &[Condition], all: &mut [Applied]) -> Result<u8, crate::Failure> {
+fn stage(
+    boxes: &Boxes,
+    force: bool,
+    before: &[Condition],
+    all: &mut [Applied],
+) -> Result<u8, crate::Failure> {
     for (it, before) in all.iter_mut().zip(before) {
         if before.state == "no answer" {
             it.findings.extend(before.findings.clone());
@@ -71,10 +91,14 @@ fn stage(boxes: &Boxes, before: &[Condition], all: &mut [Applied]) -> Result<u8,
         return Ok(exit::NOT_RUNNING);
     }
     let checked = check::all(boxes, boxes.send(BoxPaths::stage)?);
-    let code = check::code(&checked);
-    for (it, checked) in all.iter_mut().zip(checked) {
+    let mut code = check::code(&checked);
+    for ((it, checked), node) in all.iter_mut().zip(checked).zip(boxes.nodes()) {
         it.file = checked.file;
         it.findings = checked.findings;
+        if it.file == check::CHANGED && !force {
+            code = worse(code, exit::REFUSED);
+            it.findings.push(check::changed(node, "error"));
+        }
     }
     // If only some daemons run, the other boxes would be unreachable.
     let running = before.iter().filter(|it| it.state != "no daemon").count();
@@ -95,14 +119,14 @@ fn stage(boxes: &Boxes, before: &[Condition], all: &mut [Applied]) -> Result<u8,
 
 fn commit_all(
     boxes: &Boxes,
-    seconds: u64,
-    start: bool,
+    options: &Applying,
     before: &[Condition],
     all: &mut [Applied],
 ) -> Result<u8, crate::Failure> {
+    let seconds = options.confirm;
     if before.iter().all(|it| it.state == "no daemon") {
         return match written(boxes, all)? {
-            exit::OK if start => start::all(boxes, seconds, all),
+            exit::OK if options.start => start::all(boxes, seconds, all),
             code => Ok(code),
         };
     }
@@ -167,7 +191,7 @@ fn committed(it: &mut Applied, answer: Result<Answer, NoAnswer>) -> u8 {
     let costs = ["stop", "restart", "gap", "flow", "live"];
     let worst = costs.iter().find(|cost| reloaded.changes.iter().any(|it| it.cost == **cost));
     it.cost = worst.map_or("-", |cost| *cost).to_owned();
-    if it.file == "differs" && reloaded.changes.is_empty() {
+    if ["differs", check::CHANGED].contains(&it.file) && reloaded.changes.is_empty() {
         it.findings.push(BoxFinding {
             level: "warning".into(),
             subject: "box".into(),
@@ -248,7 +272,9 @@ fn go_back(boxes: &Boxes, all: &mut [Applied]) -> Result<(), crate::Failure> {
     Ok(())
 }
 
-fn summary(all: &[Applied], code: u8) -> String {
+/// The outcome as text.
+pub fn summary(outcome: &Outcome) -> String {
+    let Outcome { code, nodes: all } = outcome;
     let head = [("node", Left), ("file", Left), ("cost", Left), ("state", Left)];
     let rows =
         all.iter().map(|it| [it.node.clone(), it.file.into(), it.cost.clone(), it.state.into()]);
@@ -257,7 +283,7 @@ fn summary(all: &[Applied], code: u8) -> String {
         text += &findings(&it.node, &it.findings);
     }
     let is = |state: &str| all.iter().any(|it| it.state == state);
-    text += match code {
+    text += match *code {
         exit::OK if is("written") => {
             "written; no daemon runs: `apply --start` starts all of them, `systemctl enable --now \
              recoded` one\n"

@@ -16,7 +16,8 @@ use Align::Left;
 pub struct Checked {
     /// Its node.
     pub node: String,
-    /// Compared with the file on the box: same, differs, absent; - if unknown.
+    /// Compared with the file on the box: same, differs, absent; changed: differs, and was changed
+    /// there since the last apply; - if unknown.
     pub file: &'static str,
     /// right; refused; no answer.
     pub check: &'static str,
@@ -37,7 +38,10 @@ impl Checked {
 /// Checks on every box, changing nothing.
 pub fn run(boxes: &Boxes, json: bool) -> Result<Told, crate::Failure> {
     let answers = boxes.send(|place| place.check())?;
-    let checked = all(boxes, answers);
+    let mut checked = all(boxes, answers);
+    for (it, node) in checked.iter_mut().zip(boxes.nodes()).filter(|(it, _)| it.file == CHANGED) {
+        it.findings.push(changed(node, "warning"));
+    }
     let code = code(&checked);
     let text = match json {
         true => crate::json::pretty(&BTreeMap::from([("nodes", &checked)]))?,
@@ -56,6 +60,28 @@ pub fn code(checked: &[Checked]) -> u8 {
     checked.iter().map(Checked::exit_code).fold(exit::OK, worse)
 }
 
+/// The file was changed on the box since the last apply.
+pub const CHANGED: &str = "changed";
+
+/// The first line of a script that compares files.
+pub fn compared(line: Option<&str>) -> Option<&'static str> {
+    ["same", "differs", CHANGED, "absent"].into_iter().find(|word| line == Some(word))
+}
+
+/// The finding about a file that was changed on its box.
+pub fn changed(node: &Node, level: &str) -> BoxFinding {
+    let (config, applied) = (&node.config, super::script::applied(node));
+    BoxFinding {
+        level: level.into(),
+        subject: "box".into(),
+        cause: format!("{config} was changed there since the last apply"),
+        cure: format!(
+            "take the change into the network (`diff {applied} {config}` there shows it), or \
+             overwrite it with apply --force"
+        ),
+    }
+}
+
 fn checked(node: &Node, answer: Result<Answer, NoAnswer>) -> Checked {
     let name = node.name.clone();
     let answer = match answer {
@@ -66,11 +92,9 @@ fn checked(node: &Node, answer: Result<Answer, NoAnswer>) -> Checked {
         }
     };
     let mut lines = answer.text.lines();
-    let file = match lines.next() {
-        Some("same") => "same",
-        Some("differs") => "differs",
-        Some("absent") => "absent",
-        _ => {
+    let file = match compared(lines.next()) {
+        Some(file) => file,
+        None => {
             let (cause, cure) = refused(&answer);
             let findings = vec![finding(cause, cure)];
             return Checked { node: name, file: "-", check: "refused", findings };

@@ -12,6 +12,7 @@
 
 use crate::table::percent;
 use crate::trace::arrived;
+use recoded_api::units;
 use recoded_api::v1::{Flow, FlowNeighbour, State};
 use recoded_network::{Cut, Link, Network, Path};
 use serde::Serialize;
@@ -128,6 +129,9 @@ impl ObservedNetwork<'_> {
         let neighbour = neighbours.first().copied().flatten();
         let written = |link: &Link| {
             let rate = link.extras.iter().find(|extra| extra.key == "rate_mbit")?;
+            if let Some(text) = rate.value.as_str() {
+                return units::bits_per_second(text).ok().map(|bits| bits as f64 / 1e6);
+            }
             rate.value.as_float().or_else(|| rate.value.as_integer().map(|rate| rate as f64))
         };
         // The rates of parallel links add up.

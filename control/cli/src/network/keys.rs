@@ -9,7 +9,7 @@ use super::{Boxes, NetworkFailure, Told, read, worse};
 use crate::atomic_file::replace;
 use crate::table::{Align, table};
 use recoded_api::exit;
-use recoded_network::{Node, with_keys};
+use recoded_network::{Node, NodeKey, with_keys};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -43,7 +43,7 @@ pub fn run(boxes: &Boxes, file: &Path, save: bool, json: bool) -> Result<Told, c
                 None => "new",
             };
             if it.file == "new" {
-                new.push((node.name.as_str(), public));
+                new.push(NodeKey { node: node.name.as_str(), public, private: None });
             }
         }
         if it.file == "differs" {

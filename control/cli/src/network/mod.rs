@@ -9,11 +9,13 @@
 mod applied;
 mod apply;
 mod check;
+mod difference;
 mod graph;
 mod keys;
 pub mod options;
 mod ping;
 mod render;
+mod rotate;
 mod script;
 mod ssh;
 mod start;
@@ -29,6 +31,7 @@ use crate::part::Show;
 use options::Fleet;
 use recoded_api::exit;
 use recoded_network::{FILE_BYTES_MAX, KeepError, Network, NetworkErrors, Node};
+use recoded_secure::PublicKey;
 use script::BoxPaths;
 use ssh::{Answer, Job, NoAnswer, Ssh};
 use std::io::{self, Read};
@@ -71,6 +74,22 @@ pub enum NetworkFailure {
     WatchAll,
     #[error("--only is for the boxes of a network: name its file with -f")]
     OnlyWithout,
+    #[error("--rotate changes the key of a box at all others, too: leave --only out")]
+    RotateOnly,
+    #[error(
+        "{0} has no key to rotate: a network with auth = \"none\" has no keys; for a first key run \
+         recodectl -f FILE keys --save"
+    )]
+    RotateNothing(String),
+    #[error(
+        "recodectl on {0} answers in a way this one does not understand: install the same version on both"
+    )]
+    RotateVersion(String),
+    #[error(
+        "all boxes have the new key of {node}, but {} was changed meanwhile or cannot be written: \
+         write key = \"{public}\" and private_key = \"{private}\" into the line of {node} there", file.display()
+    )]
+    RotateUnwritten { file: PathBuf, node: String, public: PublicKey, private: String },
     #[error("--diff compares with files that were written before: name their folder with --out")]
     DiffWithoutFolder,
 }
@@ -79,9 +98,11 @@ impl NetworkFailure {
     /// The exit code of the program.
     pub fn exit_code(&self) -> u8 {
         match self {
-            NetworkFailure::Write { .. } | NetworkFailure::Local(_) | NetworkFailure::Keep(_) => {
-                exit::FAILED
-            }
+            NetworkFailure::Write { .. }
+            | NetworkFailure::Local(_)
+            | NetworkFailure::Keep(_)
+            | NetworkFailure::RotateVersion(_)
+            | NetworkFailure::RotateUnwritten { .. } => exit::FAILED,
             _ => exit::USAGE,
         }
     }
@@ -90,7 +111,10 @@ impl NetworkFailure {
     pub fn kind(&self) -> &'static str {
         match self {
             NetworkFailure::Network(_) => "network",
-            NetworkFailure::Write { .. } | NetworkFailure::Local(_) => "failed",
+            NetworkFailure::Write { .. }
+            | NetworkFailure::Local(_)
+            | NetworkFailure::RotateVersion(_)
+            | NetworkFailure::RotateUnwritten { .. } => "failed",
             _ => "usage",
         }
     }
@@ -116,9 +140,19 @@ impl Boxes {
     /// Reads `file`; without keys if the command is about to fetch them.
     fn open(file: &Path, fleet: &Fleet, with_keys: bool) -> Result<Boxes, NetworkFailure> {
         let (name, text) = read(file)?;
+        Boxes::of_text(&name, &text, fleet, with_keys)
+    }
+
+    /// The same from a text.
+    fn of_text(
+        name: &str,
+        text: &str,
+        fleet: &Fleet,
+        with_keys: bool,
+    ) -> Result<Boxes, NetworkFailure> {
         let network = match with_keys {
-            true => recoded::network::parse(&name, &text)?,
-            false => recoded::network::parse_without_keys(&name, &text)?,
+            true => recoded::network::parse(name, text)?,
+            false => recoded::network::parse_without_keys(name, text)?,
         };
         let chosen = chosen(&network, fleet)?;
         let ssh = Ssh::new(&fleet.ssh, fleet.patience)?;
@@ -179,7 +213,7 @@ pub fn run(arguments: &Arguments) -> Option<Result<Told, crate::Failure>> {
             Command::Render(rendering) => Some(render::run(rendering, fleet, arguments.json)),
             Command::Status => Some(Err(NetworkFailure::NoNetwork("status").into())),
             Command::Check => Some(Err(NetworkFailure::NoNetwork("check").into())),
-            Command::Apply { .. } => Some(Err(NetworkFailure::NoNetwork("apply").into())),
+            Command::Apply(_) => Some(Err(NetworkFailure::NoNetwork("apply").into())),
             Command::Keys { .. } => Some(Err(NetworkFailure::NoNetwork("keys").into())),
             Command::Web { .. } => Some(Err(NetworkFailure::NoNetwork("web").into())),
             _ if !fleet.only.is_empty() => Some(Err(NetworkFailure::OnlyWithout.into())),
@@ -206,14 +240,18 @@ pub fn run(arguments: &Arguments) -> Option<Result<Told, crate::Failure>> {
             open(true).map_err(Into::into).and_then(|it| status::show(&it, what, json))
         }
         Command::Check => open(true).map_err(Into::into).and_then(|it| check::run(&it, json)),
-        Command::Apply { confirm, start } => {
-            open(true).map_err(Into::into).and_then(|it| apply::run(&it, *confirm, *start, json))
+        Command::Apply(options) if options.diff => {
+            open(true).map_err(Into::into).and_then(|it| difference::run(&it, json))
+        }
+        Command::Apply(options) => {
+            open(true).map_err(Into::into).and_then(|it| apply::run(&it, options, json))
         }
         // Runs until interrupted.
         Command::Web { listen } => open(true).map_err(Into::into).and_then(|it| {
             web::run(it, *listen, json).map(|()| Told { code: exit::OK, text: String::new() })
         }),
-        Command::Keys { save } => {
+        Command::Keys { rotate: Some(node), .. } => rotate::run(file, fleet, node, json),
+        Command::Keys { save, rotate: None } => {
             open(false).map_err(Into::into).and_then(|it| keys::run(&it, file, *save, json))
         }
         other => Err(NetworkFailure::OneHost(other.name().to_owned()).into()),

@@ -7,13 +7,11 @@ use std::path::PathBuf;
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Networks")]
 pub struct Fleet {
-    /// Before the command: ask or change all boxes of this network over SSH: status, show, trace,
-    /// doctor, check, apply, keys, web
-    // Not global: `events -f` follows.
-    #[arg(short = 'f', long, value_name = "FILE")]
+    /// All boxes of this network, over SSH, instead of this host
+    #[arg(short = 'f', long, global = true, value_name = "FILE")]
     pub network: Option<PathBuf>,
 
-    /// With -f: these nodes alone, separated by commas
+    /// With -f: only these nodes, separated by commas
     #[arg(long, global = true, value_name = "NODES", value_delimiter = ',')]
     pub only: Vec<String>,
 

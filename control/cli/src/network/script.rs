@@ -12,12 +12,21 @@ pub struct BoxPaths {
     staged: String,
     before: String,
     kept: String,
+    applied: String,
+    applying: String,
     has_key: bool,
 }
 
 /// Quotes `text` as one word of a shell. Text of a network has no NUL byte.
 fn quoted(text: &str) -> String {
     shlex::try_quote(text).unwrap_or_default().into_owned()
+}
+
+/// A copy of the file that the last apply wrote on a box.
+pub fn applied(node: &Node) -> String {
+    let config = PathBuf::from(&node.config);
+    let name = config.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    config.with_file_name(format!(".{name}.applied")).to_string_lossy().into_owned()
 }
 
 impl BoxPaths {
@@ -36,6 +45,8 @@ impl BoxPaths {
             staged: file("staged"),
             before: file("before"),
             kept: file("kept"),
+            applied: quoted(&applied(node)),
+            applying: quoted(&format!("{}-{turn}", applied(node))),
             has_key: network.auth != Auth::None && node.key.is_some(),
         }
     }
@@ -57,8 +68,38 @@ impl BoxPaths {
         format!("recodectl{json} --socket {} {command}", self.socket)
     }
 
-    /// Checks the file on standard input: prints `same`, `differs` or `absent`, then the public key
-    /// of the box or `-`, then the output of `recoded --check`, and exits with its code.
+    /// Prints `same`, `differs`, `changed` or `absent`: a file, compared with the active one.
+    fn compared(&self, file: &str) -> String {
+        let BoxPaths { config, applied, .. } = self;
+        format!(
+            "if [ ! -e {config} ]; then echo absent; elif cmp -s {file} {config}; then echo same; \
+             elif [ -e {applied} ] && ! cmp -s {applied} {config}; then echo changed; else echo \
+             differs; fi"
+        )
+    }
+
+    /// Compares the file on standard input like [`BoxPaths::check`], then prints what the daemon
+    /// would change.
+    pub fn compare(&self) -> String {
+        format!(
+            "t=$(mktemp) || exit 1; trap 'rm -f \"$t\"' EXIT; cat > \"$t\" || exit 1; {}; {} reload \
+             --diff --with \"$t\"",
+            self.compared("\"$t\""),
+            self.recodectl()
+        )
+    }
+
+    /// Keeps a copy of the active file, to notice later changes. Without room for it, none.
+    fn keep_applied(&self) -> String {
+        let BoxPaths { config, applied, applying, .. } = self;
+        format!(
+            "{{ cp -p {config} {applying} && mv -f {applying} {applied} || rm -f {applying} \
+             {applied}; }}"
+        )
+    }
+
+    /// Checks the file on standard input: prints `same`, `differs`, `changed` or `absent`, then the
+    /// public key of the box or `-`, then the output of `recoded --check`, and exits with its code.
     pub fn check(&self) -> String {
         format!(
             "t=$(mktemp) || exit 1; trap 'rm -f \"$t\"' EXIT; cat > \"$t\" || exit 1; {}",
@@ -67,15 +108,12 @@ impl BoxPaths {
     }
 
     fn checks(&self, file: &str) -> String {
-        let BoxPaths { config, key, .. } = self;
+        let BoxPaths { key, .. } = self;
         let public = match self.has_key {
             true => format!("if [ -r {key} ]; then recodectl pubkey < {key}; else echo -; fi"),
             false => "echo -".to_owned(),
         };
-        format!(
-            "if [ ! -e {config} ]; then echo absent; elif cmp -s {file} {config}; then echo same; \
-             else echo differs; fi; {public}; recoded --config {file} --check 2>&1"
-        )
+        format!("{}; {public}; recoded --config {file} --check 2>&1", self.compared(file))
     }
 
     /// Stores the file on standard input next to the active one, checks it like
@@ -113,7 +151,7 @@ impl BoxPaths {
 
     /// Replaces the file on a box without a running daemon.
     pub fn place(&self) -> String {
-        format!("mv -f {} {}", self.staged, self.config)
+        format!("mv -f {} {} && {}", self.staged, self.config, self.keep_applied())
     }
 
     /// Starts the daemon, now and at each boot. If it fails, its own messages follow those of
@@ -133,7 +171,7 @@ impl BoxPaths {
 
     /// Removes the old file.
     pub fn finish(&self) -> String {
-        format!("rm -f {} {}", self.kept, self.before)
+        format!("{}; rm -f {} {}", self.keep_applied(), self.kept, self.before)
     }
 
     /// Restores the old file, and undoes the configuration if it changed. A daemon that has already
@@ -152,6 +190,31 @@ impl BoxPaths {
             "{undo}; c=$?; for old in {before} {kept}; do if [ -e \"$old\" ]; then mv -f \"$old\" \
              {config}; fi; done; exit $c"
         )
+    }
+
+    /// Generates a private key in a new file, and prints the public key.
+    pub fn new_key(&self, path: &str) -> String {
+        let key = quoted(path);
+        let exists = quoted(&format!(
+            "recodectl: {path} exists: if it is not the key in use (recodectl show config there), \
+             remove it; else write it as private_key of this box into the network"
+        ));
+        format!(
+            "if [ -e {key} ]; then echo {exists} >&2; exit 1; fi; mkdir -p \"$(dirname {key})\" && \
+             umask 077 && recodectl genkey > {key}.$$ && ln {key}.$$ {key}; c=$?; rm -f {key}.$$; [ \
+             $c -eq 0 ] || exit $c; recodectl pubkey < {key}"
+        )
+    }
+
+    /// Removes a private key that is no longer used.
+    pub fn retire_key(&self, path: &str) -> String {
+        format!("rm -f {}", quoted(path))
+    }
+
+    /// Removes a private key, unless the active file names it.
+    pub fn discard_key(&self, path: &str) -> String {
+        let key = quoted(path);
+        format!("grep -qF {key} {} 2>/dev/null || rm -f {key}", self.config)
     }
 
     /// Prints `made` or `found` and the public key. Generates a private key if there is none; never

@@ -26,7 +26,10 @@ exec sh -c "$command"
 pub const RECODECTL: &str = r#"#!/bin/sh
 while :; do case $1 in --json) shift ;; --socket) shift 2 ;; *) break ;; esac; done
 fail() { printf '{"error":{"exit_code":%s,"kind":"x","message":"%s"}}\n' "$1" "$2"; exit "$1"; }
-case $1 in genkey) echo secret; exit ;; pubkey) cat >/dev/null; cat "$BOX/public"; exit ;; esac
+case $1 in
+genkey) cat "$BOX/genkey" 2>/dev/null || echo secret; exit ;;
+pubkey) read -r key; cat "$BOX/public-$key" 2>/dev/null || cat "$BOX/public"; exit ;;
+esac
 [ ! -e "$BOX/stopped" ] || fail 3 "no daemon answers at /run/recoded/recoded.sock"
 case $1 in
 show) cat "$BOX/state.json" 2>/dev/null || cat "$BOX/../state.json" ;;
@@ -39,6 +42,13 @@ doctor)
     echo '{"findings":[{"level":"error","subject":"link west","cause":"deaf","cure":"hear"}]}'
     exit 5 ;;
 reload)
+    if [ "$2" = --diff ]; then
+        grep -q RESTART "$4" && fail 4 "this needs a restart of the daemon"
+        what='{"what":"flow 1: code is stream, not rlnc","line":7,"cost":"live"}'
+        if cmp -s "$4" "$BOX/in-force"; then what=; fi
+        echo '{"changes":['"$what"'],"applied":false,"replaces":false,"edition":2,"number":2,'
+        echo '"confirm_seconds":null}'; exit
+    fi
     grep -q RESTART "$BOX/recoded.toml" && fail 4 "this needs a restart of the daemon"
     cp "$BOX/in-force" "$BOX/old" && cp "$BOX/recoded.toml" "$BOX/in-force"
     touch "$BOX/waits"

@@ -182,8 +182,7 @@ pub fn links(sections: &[Section], errors: &mut Vec<ConfigError>) -> Vec<Link> {
                 "AF_XDP needs this host's IP address on the link; backend = \"udp\" does not";
             reader.refuse("local", "does not apply", rule);
         }
-        let rate_mbit =
-            reader.number("rate_mbit", 0.001..=1e6, "a pace is 0.001 to 1000000 Mbit/s");
+        let rate_mbit = reader.mbit("rate_mbit", 0.001..=1e6);
         let Some(name) = name else { continue };
         links.push(Link {
             name,

@@ -311,8 +311,7 @@ fn onward_share(reader: &mut Reader<'_>) -> f64 {
 
 /// Reads `lag_timeout_us`.
 fn lag_timeout(reader: &mut Reader<'_>) -> Nanos {
-    let rule = "1000 to 10000000 microseconds";
-    reader.integer("lag_timeout_us", 1_000..=10_000_000, rule).unwrap_or(500_000) * 1_000
+    reader.microseconds("lag_timeout_us", 1_000..=10_000_000).unwrap_or(500_000) * 1_000
 }
 
 fn next_hops(reader: &mut Reader<'_>, context: &mut Context<'_>) -> Option<Vec<PeerId>> {
@@ -548,13 +547,9 @@ fn redundancy(reader: &mut Reader<'_>, redundancy_max: f64) -> Redundancy {
 
 /// Reads the flush, generation and hold timeouts.
 fn timeouts(reader: &mut Reader<'_>, kind: Kind) -> (Nanos, Nanos, Nanos) {
-    let rule = "1 to 1000000 microseconds";
-    let flush = reader.integer("flush_timeout_us", 1..=1_000_000, rule).unwrap_or(1_000);
-    let rule = "1 to 10000000 microseconds";
-    let generation =
-        reader.integer("generation_timeout_us", 1..=10_000_000, rule).unwrap_or(20_000);
-    let rule = "1 to 60000000 microseconds";
-    let hold = reader.integer("hold_timeout_us", 1..=60_000_000, rule).unwrap_or(200_000);
+    let flush = reader.microseconds("flush_timeout_us", 1..=1_000_000).unwrap_or(1_000);
+    let generation = reader.microseconds("generation_timeout_us", 1..=10_000_000).unwrap_or(20_000);
+    let hold = reader.microseconds("hold_timeout_us", 1..=60_000_000).unwrap_or(200_000);
     if kind == Kind::Sink && hold < generation {
         let key =
             if reader.has("hold_timeout_us") { "hold_timeout_us" } else { "generation_timeout_us" };

@@ -5,7 +5,8 @@
 
 use super::document::{Entry, Section};
 use super::error::{ConfigError, Fault, one_line};
-use recoded_api::keys::{TABLES, Table};
+use recoded_api::keys::{TABLES, Table, Values};
+use recoded_api::units::{self, DURATION_UNITS, RATE_UNITS, UnitError};
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use toml::Value;
@@ -122,6 +123,53 @@ impl<'a> Reader<'a> {
             return None;
         }
         Some(value)
+    }
+
+    /// A duration in microseconds: a whole number, or a text with a unit.
+    pub fn microseconds(&mut self, key: &'static str, range: RangeInclusive<u64>) -> Option<u64> {
+        let rule = Values::Micros(*range.start(), *range.end()).in_words();
+        let Value::String(text) = &self.entry(key)?.value else {
+            return self.integer(key, range, &rule);
+        };
+        let nanoseconds = units::nanoseconds(text);
+        let micros = nanoseconds.and_then(|nanos| match nanos % 1_000 {
+            0 if range.contains(&(nanos / 1_000)) => Ok(nanos / 1_000),
+            0 => Err(UnitError::Range),
+            _ => Err(UnitError::Fine),
+        });
+        self.quantity(key, micros, &rule, DURATION_UNITS)
+    }
+
+    /// A rate in Mbit/s: a number, or a text with a unit.
+    pub fn mbit(&mut self, key: &'static str, range: RangeInclusive<f64>) -> Option<f64> {
+        let rule = Values::Mbit(*range.start(), *range.end()).in_words();
+        let Value::String(text) = &self.entry(key)?.value else {
+            return self.number(key, range, &rule);
+        };
+        // Exact in the permitted range: 10^12 bit/s is below 2^53.
+        let mbit = units::bits_per_second(text).map(|bits| bits as f64 / 1e6);
+        let mbit = mbit
+            .and_then(|mbit| Some(mbit).filter(|it| range.contains(it)).ok_or(UnitError::Range));
+        self.quantity(key, mbit, &rule, RATE_UNITS)
+    }
+
+    fn quantity<T>(
+        &mut self,
+        key: &'static str,
+        read: Result<T, UnitError>,
+        rule: &str,
+        units: &str,
+    ) -> Option<T> {
+        let error = match read {
+            Ok(value) => return Some(value),
+            Err(error) => error,
+        };
+        let units = match error {
+            UnitError::Unit | UnitError::NoUnit => format!("; the units are {units}"),
+            _ => String::new(),
+        };
+        self.refuse(key, error.verdict(), &format!("{rule}{units}"));
+        None
     }
 
     /// `true` or `false`.

@@ -4,6 +4,7 @@ mod fit;
 mod keys;
 mod open_loop;
 mod routes;
+mod units;
 
 use super::symbol::symbol_bytes_in;
 use super::*;
@@ -223,6 +224,7 @@ fn bad_flow_values_are_refused_by_line_key_value_and_rule() {
                 with generation_size 16 and field 16";
     let hold = "delivery must wait (hold_timeout_us, 19999) at least as long as a repair request \
                 does (generation_timeout_us, 20000)";
+    let micros = |range| format!("{range} microseconds, or with a unit, such as \"20 ms\"");
     let cases = [
         (RLNC, "generation_size = 300", range, size),
         (RLNC, "generation_size = 0", range, size),
@@ -244,19 +246,19 @@ fn bad_flow_values_are_refused_by_line_key_value_and_rule() {
             "is not a number",
             "1 to 32 packets per symbol may be sent",
         ),
-        (SOURCE, "flush_timeout_us = 0", range, "1 to 1000000 microseconds"),
+        (SOURCE, "flush_timeout_us = 0", range, &micros("1 to 1000000")),
         (SOURCE, "repair = \"yes\"", "is neither", "it is true or false"),
         (SOURCE, "spread = \"both\"", chosen, "it is \"every\", \"sum\" or \"backup\""),
         (RLNC, "spread = \"backup\"", "does not suit the code", spread),
         (SINK, "spread = \"sum\"", none, "a sink is where the flow ends"),
-        (SOURCE, "lag_timeout_us = 999", range, "1000 to 10000000 microseconds"),
+        (SOURCE, "lag_timeout_us = 999", range, &micros("1000 to 10000000")),
         (SINK, "lag_timeout_us = 1000", none, "a sink is where the flow ends"),
         (SOURCE, "upstream = 1", none, "a source is where feedback ends"),
         (SOURCE, "recoding = \"random\"", none, "it is for relays"),
         (RELAY, "field = 16", none, learned),
         (RELAY, "generation_size = 16", none, learned),
         (RELAY, "recoding = \"clever\"", chosen, "it is \"systematic\" or \"random\""),
-        (RELAY, "generation_timeout_us = 20000000", range, "1 to 10000000 microseconds"),
+        (RELAY, "generation_timeout_us = 20000000", range, &micros("1 to 10000000")),
         (RELAY, "hold_timeout_us = 1", none, "it is for sinks"),
         (RELAY, "onward_share = 0", range, "a share of the packets from 0.01 to 1"),
         (SOURCE, "onward_share = 0.5", none, "it is for relays"),

@@ -9,6 +9,7 @@
 //! Idle clients cannot lock others out: one slot is reserved for root, and while every other slot
 //! is taken, a connection ends after [`IDLE_TIMEOUT_FULL`] of silence.
 
+pub use recoded_api::REQUEST_BYTES_MAX;
 use recoded_api::service::Service;
 use std::io;
 use std::os::fd::AsFd;
@@ -28,9 +29,6 @@ pub const CONNECTIONS_MAX: usize = 16;
 
 /// Additional connections reserved for root, so that no other user can lock an operator out.
 pub const CONNECTIONS_ROOT: usize = 1;
-
-/// Longest request. The longest sensible one, a `SetFlow` with every key, is under 1 KiB.
-pub const REQUEST_BYTES_MAX: usize = 64 * 1024;
 
 /// Longest silence between requests, and longest time for one to arrive.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(30);

@@ -50,7 +50,15 @@ impl Client {
     /// # Errors
     /// Mistakes in the file, or a required step that is missing.
     pub async fn read(&self, changes: bool) -> Result<Text, ControlError> {
-        self.text(Ask::Read { changes }).await
+        self.text(Ask::Read { changes }, Vec::new()).await
+    }
+
+    /// `text`, checked as the file would be.
+    ///
+    /// # Errors
+    /// Mistakes in it.
+    pub async fn compare(&self, text: String) -> Result<Text, ControlError> {
+        self.text(Ask::Compare, vec![text]).await
     }
 
     /// An earlier configuration; without a number, the one to roll back to.
@@ -58,7 +66,7 @@ impl Client {
     /// # Errors
     /// There is none, or it is no longer valid.
     pub async fn past(&self, number: Option<u64>) -> Result<Text, ControlError> {
-        self.text(Ask::Past { number }).await
+        self.text(Ask::Past { number }, Vec::new()).await
     }
 
     /// The file, for editing.
@@ -66,7 +74,7 @@ impl Client {
     /// # Errors
     /// It has changed since it was last read.
     pub async fn open(&self) -> Result<Text, ControlError> {
-        self.text(Ask::Open).await
+        self.text(Ask::Open, Vec::new()).await
     }
 
     /// Applies `text`, which users read as `shown`, at once or when another process runs; returns
@@ -128,8 +136,8 @@ impl Client {
         }
     }
 
-    async fn text(&self, ask: Ask) -> Result<Text, ControlError> {
-        match self.ask(ask, Vec::new()).await? {
+    async fn text(&self, ask: Ask, texts: Vec<String>) -> Result<Text, ControlError> {
+        match self.ask(ask, texts).await? {
             (Answer::Text { number, file, mtus, names }, Some(text)) => {
                 let text = read(text).map_err(|error| silent(&error))?;
                 Ok(Text { number, file, text, mtus, names })

@@ -3,6 +3,7 @@
 //! ```text
 //!  dataplane process: Client                            supervisor: Keeper
 //!   reload ---- Read ------------------------------------> reads and checks the file
+//!   compare --- Compare: a text -------------------------> checks it as the file
 //!   undo ------ Past ------------------------------------> history
 //!   changed --- InForce: the text of the next process ---> active text, history, confirmation
 //!               by this process -------------------------> addresses of tunnels, metrics' listener
@@ -91,6 +92,8 @@ enum Ask {
     Finish,
     /// Removes the draft.
     Discard,
+    /// Checks an attached text as the file, to compare it with the active configuration.
+    Compare,
 }
 
 /// How a configuration is applied.

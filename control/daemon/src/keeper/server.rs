@@ -10,7 +10,6 @@ use crate::config::names::Names;
 use crate::events::{Happened, Kind, Log};
 use crate::keys::Keys;
 use crate::lifecycle::{read, written};
-use crate::network;
 use crate::node;
 use recoded_api::v1::Events;
 use recoded_runtime::channel::Channel;
@@ -123,6 +122,15 @@ impl Along {
             Along::Listener(listener) => Ok(Some(listener.into())),
         }
     }
+}
+
+/// A change that waits for confirmation.
+fn pending(confirm_seconds: Option<u64>, before: String) -> Option<Pending> {
+    confirm_seconds.map(|seconds| Pending {
+        deadline: Instant::now() + Duration::from_secs(seconds),
+        before,
+        reverting: None,
+    })
 }
 
 type Outcome = Result<(Answer, Along), No>;
@@ -311,6 +319,7 @@ impl Keeper {
         let texts = texts.map_err(|error| No::Failed(format!("no text came along ({error})")))?;
         match (ask, &texts[..]) {
             (Ask::Read { changes }, _) => self.read(*changes),
+            (Ask::Compare, [text]) => self.compare(text),
             (Ask::Past { number }, _) => self.past(*number),
             (Ask::InForce(coming), [text, shown]) => self.take(*coming, text, shown),
             (Ask::Confirm, _) => self.confirm(),
@@ -360,27 +369,6 @@ impl Keeper {
         Ok((checked.2, mtus))
     }
 
-    fn read(&self, changes: bool) -> Outcome {
-        if changes && self.state().pending.is_some() {
-            let reason = "the last change waits to be confirmed: recodectl confirm keeps it, \
-                          recodectl undo takes it back; nothing was changed";
-            return Err(No::Refused(reason.into()));
-        }
-        let file = self.read_file()?;
-        let text = network::own(&self.file, &file, self.name.as_deref())
-            .map_err(|error| No::Refused(format!("{error}\nnothing was changed")))?;
-        let known = self.names();
-        let names = self.look_up(&text);
-        let (config, mtus) = self
-            .check_by(&self.file, &text, &names)
-            .map_err(|errors| No::Refused(format!("{errors}\nnothing was changed")))?;
-        names::refuse_unknown(&config, &known).map_err(No::Refused)?;
-        if changes {
-            self.state().coming = Some(Draft { file, text: text.clone() });
-        }
-        Ok((self.text(mtus, names), Along::Text(text)))
-    }
-
     fn past(&self, number: Option<u64>) -> Outcome {
         let pending = self.state().pending.clone().filter(|_| number.is_none());
         let is_rollback = pending.is_some();
@@ -424,6 +412,9 @@ impl Keeper {
             let reason = format!("confirm within 1 to {CONFIRM_SECONDS_MAX} seconds");
             return Err(No::Refused(reason));
         }
+        if cause == Cause::Set && confirm_seconds.is_some() {
+            self.refuse_pending()?;
+        }
         let config = self.trusted(cause, text)?;
         if by != By::This {
             Keys::read(&config)
@@ -446,11 +437,10 @@ impl Keeper {
                 let same = || Draft { file: shown.to_owned(), text: shown.to_owned() };
                 let Draft { file, text } = state.coming.take().unwrap_or_else(same);
                 (state.loaded, state.derived) = (file, text);
-                state.pending = confirm_seconds.map(|seconds| Pending {
-                    deadline: Instant::now() + Duration::from_secs(seconds),
-                    before,
-                    reverting: None,
-                });
+                state.pending = pending(confirm_seconds, before);
+            }
+            Cause::Set if confirm_seconds.is_some() => {
+                state.pending = pending(confirm_seconds, before);
             }
             Cause::Undo => {
                 state.coming = None;

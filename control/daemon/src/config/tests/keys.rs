@@ -1,6 +1,7 @@
 //! The table of keys matches the parser, and the annotated file matches the table.
 
 use super::parse;
+use super::units::{NO_DURATIONS, NO_RATES};
 use crate::config::{Config, EngineChoice, code, daemon};
 use crate::state;
 use recoded_api::keys::{DAEMON, DefaultValue, FLOW, Key, Role, TABLES, Table, Values};
@@ -130,6 +131,17 @@ fn good(values: &Values) -> Vec<String> {
         Values::Words(words) => words.iter().map(|word| format!("\"{word}\"")).collect(),
         Values::Whole(least, most) => vec![least.to_string(), most.to_string()],
         Values::Number(least, most) => vec![least.to_string(), most.to_string()],
+        Values::Micros(least, most) => {
+            let written = |micros: &u64| [micros.to_string(), format!("\"{micros} us\"")];
+            let millis = format!("\"{} ms\"", *most as f64 / 1e3);
+            [written(least), written(most)].concat().into_iter().chain([millis]).collect()
+        }
+        Values::Mbit(least, most) => vec![
+            least.to_string(),
+            most.to_string(),
+            format!("\"{} kbit/s\"", least * 1e3),
+            format!("\"{} Gbit/s\"", most / 1e3),
+        ],
         Values::Auto(others) => [vec!["\"auto\"".to_owned()], good(others)].concat(),
         Values::Numbers(_) | Values::Truth => values.choices(),
         Values::Other(_, example) => vec![(*example).to_owned()],
@@ -143,6 +155,22 @@ fn bad(values: &Values) -> Vec<String> {
             vec![(i128::from(*least) - 1).to_string(), (most + 1).to_string()]
         }
         Values::Number(least, most) => vec![(least / 2.0).to_string(), (most * 2.0).to_string()],
+        Values::Micros(least, most) => {
+            let mut values = bad(&Values::Whole(*least, *most));
+            values.extend(["1.5".to_owned(), "nan".to_owned(), format!("\"{} us\"", most + 1)]);
+            values.extend(NO_DURATIONS.map(|text| format!("\"{text}\"")));
+            values
+        }
+        Values::Mbit(least, most) => {
+            let mut values = bad(&Values::Number(*least, *most));
+            values.extend([
+                "nan".to_owned(),
+                "-1".to_owned(),
+                format!("\"{} Mbit/s\"", most * 2.0),
+            ]);
+            values.extend(NO_RATES.map(|text| format!("\"{text}\"")));
+            values
+        }
         Values::Numbers(numbers) => {
             let most = numbers.iter().max().copied().unwrap_or(0) + 1;
             let others = (0..=most).filter(|number| !numbers.contains(number));

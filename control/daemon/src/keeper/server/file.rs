@@ -1,6 +1,6 @@
 //! The file: read, compared with the applied configuration, and written.
 
-use super::{Along, Draft, Keeper, No, Outcome, Saved};
+use super::{Along, Answer, Draft, Keeper, No, Outcome, Saved, names};
 use crate::keeper::history;
 use crate::network;
 use std::fs::File;
@@ -18,6 +18,48 @@ impl Keeper {
         let Ok(text) = history::read(&self.path) else { return false };
         let own = is_known(&text).then(|| network::own(&self.file, &text, self.name.as_deref()));
         own.is_some_and(|own| own.is_ok_and(|own| own != derived))
+    }
+
+    /// The file, checked; `changes` states whether it is to be applied.
+    pub(super) fn read(&self, changes: bool) -> Outcome {
+        if changes {
+            self.refuse_pending()?;
+        }
+        let file = self.read_file()?;
+        let (answer, text) = self.read_text(&file)?;
+        if changes {
+            self.state().coming = Some(Draft { file, text: text.clone() });
+        }
+        Ok((answer, Along::Text(text)))
+    }
+
+    /// Refuses a change while another one waits for confirmation.
+    pub(super) fn refuse_pending(&self) -> Result<(), No> {
+        if self.state().pending.is_none() {
+            return Ok(());
+        }
+        let reason = "the last change waits to be confirmed: recodectl confirm keeps it, recodectl \
+                      undo takes it back; nothing was changed";
+        Err(No::Refused(reason.into()))
+    }
+
+    /// A text, checked as the file.
+    pub(super) fn compare(&self, text: &str) -> Outcome {
+        let (answer, text) = self.read_text(text)?;
+        Ok((answer, Along::Text(text)))
+    }
+
+    /// The configuration of this host in the text of a file, checked.
+    fn read_text(&self, file: &str) -> Result<(Answer, String), No> {
+        let text = network::own(&self.file, file, self.name.as_deref())
+            .map_err(|error| No::Refused(format!("{error}\nnothing was changed")))?;
+        let known = self.names();
+        let names = self.look_up(&text);
+        let (config, mtus) = self
+            .check_by(&self.file, &text, &names)
+            .map_err(|errors| No::Refused(format!("{errors}\nnothing was changed")))?;
+        names::refuse_unknown(&config, &known).map_err(No::Refused)?;
+        Ok((self.text(mtus, names), text))
     }
 
     pub(super) fn read_file(&self) -> Result<String, No> {

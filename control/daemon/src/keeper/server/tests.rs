@@ -42,6 +42,23 @@ fn by(cause: Cause, confirm_seconds: Option<u64>) -> Coming {
 }
 
 #[test]
+fn text_is_compared_like_the_file_and_changes_nothing() {
+    let kept = kept();
+    let text = FILE.replacen("workers = 1", "workers = 2", 1);
+    let compared = kept.runtime.block_on(kept.client.compare(text.clone())).unwrap();
+    assert_eq!((compared.text, compared.number), (text, 1));
+    let wrong = FILE.replacen("workers = 1", "workers = 0", 1);
+    let refused = kept.runtime.block_on(kept.client.compare(wrong)).unwrap_err().to_string();
+    assert!(refused.contains("workers = 0"), "{refused}");
+    let huge = kept.runtime.block_on(kept.client.compare("x".repeat(2 << 20)));
+    assert!(huge.is_err());
+    assert_eq!(kept.keeper.in_force().0, FILE);
+    assert!(kept.keeper.state().coming.is_none());
+    let file = fs::read_to_string(kept.folder.path().join("recoded.toml")).unwrap();
+    assert_eq!(file, FILE);
+}
+
+#[test]
 fn wrong_file_is_refused_with_line_and_rule_and_nothing_changes() {
     let kept = kept();
     let path = kept.folder.path().join("recoded.toml");
