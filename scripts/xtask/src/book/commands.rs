@@ -108,7 +108,13 @@ impl Programs {
         }
         let mut process = Command::new(self.folder.join(program));
         // Defaults from the environment would be part of it.
-        let help = output(process.env_clear().args(command).arg("--help"))?;
+        let mut help = output(process.env_clear().args(command).arg("--help"))?;
+        if program == "recodectl" && command.is_empty() {
+            // Its help has the commands in groups, several a line.
+            let mut list = Command::new(self.folder.join(program));
+            let list = output(list.env_clear().args(["help", "commands"]))?;
+            help = format!("{help}\nCommands:\n{list}\n");
+        }
         self.helps.insert(key, help.clone());
         Ok(help)
     }
@@ -181,7 +187,7 @@ pub fn commands(help: &str) -> Vec<String> {
 fn find_option(help: &str, name: &str) -> Option<bool> {
     help.lines().map(str::trim_start).filter(|line| line.starts_with('-')).find_map(|line| {
         let head = line.split("  ").next()?;
-        let mut names = head.split([',', ' ', '=', '[', '<']);
+        let mut names = head.split([',', ';', ' ', '=', '[', '<']);
         names.any(|known| known == name).then(|| head.contains('<') && !head.contains('['))
     })
 }
