@@ -33,7 +33,7 @@ fn status_is_a_line_for_each_box_and_what_is_wrong() {
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.contains("FAIL c no daemon answers"), "{text}");
     assert!(words.contains("systemctl enable --now recoded"), "{text}");
-    // The file may stand behind the command, too.
+    // The option may follow the command, too.
     assert_eq!(boxes.recodectl("status -f net.toml"), (code, text));
     let (code, json) = boxes.json("status --only a,b");
     assert_eq!(code, 5, "{json}");

@@ -1,6 +1,6 @@
-//! `recoded-swarm` over a lossy link: one source and fifty receivers, which serve each other. Nine of
-//! ten tests of it are in `dataplane/swarm`, in virtual time; this one has real sockets, queues and
-//! processes that vanish.
+//! `recoded-swarm` over a lossy link: one source and fifty receivers, which serve each other. Its
+//! other tests are in `dataplane/swarm`, most in virtual time; this one has real sockets, queues
+//! and processes that vanish.
 
 use std::fs;
 use std::process::Command;
