@@ -118,6 +118,7 @@ field("codes", "uint8", "Codes (bits by packet type)")
 field("packet_bytes", "uint16", "Largest UDP payload of the link (bytes)")
 field("instance", "uint16", "Instance")
 field("clock", "uint64", "Clock (seconds since 1970)")
+field("marks", "bytes", "Marks")
 field("entry", "bytes", "Entry")
 field("entry.flow", "uint32", "Flow")
 field("entry.kind", "uint8", "Kind", base.DEC, KINDS)
@@ -298,18 +299,18 @@ bodies[7] = function(range, flags, tree)
 end
 
 bodies[8] = function(range, _, tree)
-    local entries = (range:len() - 32) / 8
+    local entries = (range:len() - 64) / 8
     if entries < 0 or entries ~= math.floor(entries) or entries > 32 then return nil end
     for part = 16, 18 do
         tree:add(f.software, range(part, 1))
     end
     add(tree, {
         { f.codes, range(19, 1) }, { f.packet_bytes, range(20, 2) }, { f.instance, range(22, 2) },
-        { f.clock, range(24, 8) },
+        { f.clock, range(24, 8) }, { f.marks, range(32, 32) },
     })
     local refused = 0
     for entry = 0, entries - 1 do
-        local bytes = range(32 + 8 * entry, 8)
+        local bytes = range(64 + 8 * entry, 8)
         local item = tree:add(f.entry, bytes)
         add(item, {
             { f.entry_flow, bytes(0, 4) }, { f.entry_kind, bytes(4, 1) },

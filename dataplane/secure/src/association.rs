@@ -14,7 +14,9 @@ use std::sync::Arc;
 use crate::derive::Secrets;
 use crate::error::Refused;
 use crate::handshake::timing::{EPOCH_NANOS_MAX, RETRY_ROUND};
-use crate::handshake::{Admission, Arrived, Established, Gate, Identity, Session, Step};
+use crate::handshake::{
+    Admission, Arrived, Established, Gate, Identity, MARKS_BYTES, Session, Step,
+};
 use crate::keys::Entropy;
 use crate::profile::Profile;
 use crate::ring::{Epoch, Ring};
@@ -206,6 +208,19 @@ impl<Keys: EpochKeys> Association<Keys> {
     #[must_use]
     pub fn peer_stamp(&self) -> u64 {
         self.session.peer_stamp()
+    }
+
+    /// Like [`Session::marks`].
+    pub fn marks(&mut self, entropy: &Entropy) -> [u8; MARKS_BYTES] {
+        self.session.marks(entropy)
+    }
+
+    /// Like [`Session::read_marks`].
+    ///
+    /// # Errors
+    /// As for [`Session::read_marks`].
+    pub fn read_marks(&mut self, marks: &[u8; MARKS_BYTES]) -> Result<(), Refused> {
+        self.session.read_marks(marks)
     }
 
     /// Agrees on other keys with the next [`Association::poll`].

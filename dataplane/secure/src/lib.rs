@@ -78,8 +78,8 @@ pub use group::{
     GROUP_BYTES, GROUP_SINKS_MAX, GroupReceiver, GroupSender, group_way, is_group, write_group,
 };
 pub use handshake::{
-    Admission, Arrived, Established, Gate, HANDSHAKE_BYTES_MAX, HANDSHAKE_TYPE, Identity, Scope,
-    Session, Step, is_response, path_of, timing,
+    Admission, Arrived, Established, Gate, HANDSHAKE_BYTES_MAX, HANDSHAKE_TYPE, Identity,
+    MARKS_BYTES, Scope, Session, Step, is_response, path_of, timing,
 };
 pub use homomorphic::{ColumnSeed, Kind, Masks, SUBSET_MIN, Space, Strength, TagKey};
 pub use hop::{Checked, HopDigest, HopReceiver, HopSender, TRAILER_BYTES};

@@ -11,7 +11,10 @@
 use crate::header::{Flags, HEADER_BYTES, Header, HeaderError, PacketType};
 
 /// Bytes of an announcement without entries, after the header.
-const FIXED_BYTES: usize = 16;
+const FIXED_BYTES: usize = 16 + MARKS_BYTES;
+
+/// Bytes of [`Announcement::marks`].
+pub const MARKS_BYTES: usize = 32;
 
 /// Bytes of an entry.
 const ENTRY_BYTES: usize = 8;
@@ -50,6 +53,8 @@ pub struct Announcement {
     pub instance: u16,
     /// Its clock: seconds since 1970.
     pub clock: u64,
+    /// Marks of its session with the neighbour; zeros without keys.
+    pub marks: [u8; MARKS_BYTES],
 }
 
 impl Announcement {
@@ -219,13 +224,16 @@ pub fn parse_announcement(
     if entries.len() > ENTRIES_MAX {
         return Err(HeaderError::Value);
     }
-    let [major, minor, patch, codes, b0, b1, i0, i1, clock @ ..] = *fixed;
+    let [major, minor, patch, codes, b0, b1, i0, i1, ..] = *fixed;
+    let (start, marks) = fixed.split_at(FIXED_BYTES - MARKS_BYTES);
+    let clock = start.last_chunk().ok_or(HeaderError::Truncated)?;
     let announcement = Announcement {
         software: [major, minor, patch],
         codes,
         packet_bytes: u16::from_be_bytes([b0, b1]),
         instance: u16::from_be_bytes([i0, i1]),
-        clock: u64::from_be_bytes(clock),
+        clock: u64::from_be_bytes(*clock),
+        marks: marks.try_into().map_err(|_| HeaderError::Truncated)?,
     };
     Ok((header, announcement, entries.iter().filter_map(Entry::parse)))
 }
@@ -250,12 +258,13 @@ pub fn write_announcement(
         hop_index: 0,
     };
     header.write(out);
-    let Announcement { software, codes, packet_bytes, instance, clock } = announcement;
+    let Announcement { software, codes, packet_bytes, instance, clock, marks } = announcement;
     out[16..19].copy_from_slice(software);
     out[19] = *codes;
     out[20..22].copy_from_slice(&packet_bytes.to_be_bytes());
     out[22..24].copy_from_slice(&instance.to_be_bytes());
     out[24..32].copy_from_slice(&clock.to_be_bytes());
+    out[32..64].copy_from_slice(marks);
     let (places, _) = out[HEADER_BYTES + FIXED_BYTES..].as_chunks_mut::<ENTRY_BYTES>();
     for (place, entry) in places.iter_mut().zip(entries) {
         entry.write(place);
@@ -309,9 +318,11 @@ mod tests {
         #[test]
         fn what_is_written_is_read_again(
             software: [u8; 3], codes: u8, packet_bytes: u16, instance: u16, clock: u64,
+            marks: [u8; MARKS_BYTES],
             entries in prop::collection::vec(entries(), 0..=ENTRIES_MAX),
         ) {
-            let announcement = Announcement { software, codes, packet_bytes, instance, clock };
+            let announcement =
+                Announcement { software, codes, packet_bytes, instance, clock, marks };
             let mut out = [0xFF; ANNOUNCEMENT_BYTES_MAX];
             let len = write_announcement(&announcement, &entries, &mut out);
             let (header, read, read_entries) = parse_announcement(&out[..len]).unwrap();

@@ -151,6 +151,8 @@ pub struct Announced {
     pub instance: u16,
     /// Seconds since 1970.
     pub clock: u64,
+    /// Marks of the session with the neighbour.
+    pub marks: Hex,
     /// Announcements of flows.
     pub entries: Vec<Said>,
     /// All bytes of the UDP payload.
@@ -199,12 +201,13 @@ pub(crate) fn announcements() -> Vec<Announced> {
             packet_bytes: 1472,
             instance: 0xBEEF,
             clock: 1_763_884_800 + count as u64,
+            marks: std::array::from_fn(|place| (count + place) as u8),
         };
         let entries = all[..count].iter().map(|(entry, _)| *entry).collect::<Vec<_>>();
         let mut bytes = [0; ANNOUNCEMENT_BYTES_MAX];
         let len = write_announcement(&announcement, &entries, &mut bytes);
         let (header, ..) = parse_announcement(&bytes[..len]).expect("an announcement");
-        let Announcement { software, codes, packet_bytes, instance, clock } = announcement;
+        let Announcement { software, codes, packet_bytes, instance, clock, marks } = announcement;
         Announced {
             header: header.into(),
             software,
@@ -212,6 +215,7 @@ pub(crate) fn announcements() -> Vec<Announced> {
             packet_bytes,
             instance,
             clock,
+            marks: Hex(marks.to_vec()),
             entries: all[..count].iter().map(|(_, fields)| said(*fields)).collect(),
             bytes: Hex(bytes[..len].to_vec()),
         }

@@ -220,6 +220,7 @@ fn announcements_are_the_bytes_they_say() {
         bytes.extend(packet.packet_bytes.to_be_bytes());
         bytes.extend(packet.instance.to_be_bytes());
         bytes.extend(packet.clock.to_be_bytes());
+        bytes.extend(&packet.marks.0);
         for hops::Said { flow, kind, code, value } in &packet.entries {
             bytes.extend(flow.to_be_bytes());
             bytes.extend([*kind, *code]);

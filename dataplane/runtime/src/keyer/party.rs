@@ -4,8 +4,9 @@ use crate::keyring::SessionReport;
 use crate::memory::Memory;
 use crate::topology::PeerKey;
 use recoded_secure::{
-    Admission, Arrived, Association, Entropy, EpochKeys, Gate, Identity, KeyDirection, OneWayKeys,
-    PrivateKey, Profile, Refused, Ring, Scope, Strength, Suite, Tries, Turn, is_opening,
+    Admission, Arrived, Association, Entropy, EpochKeys, Gate, Identity, KeyDirection, MARKS_BYTES,
+    OneWayKeys, PrivateKey, Profile, Refused, Ring, Scope, Strength, Suite, Tries, Turn,
+    is_opening,
 };
 use std::sync::Arc;
 
@@ -116,6 +117,22 @@ impl<Keys: EpochKeys> Source<Keys> {
         match self {
             Source::Agreed(association) => association.peer_stamp(),
             Source::OneWay(_) => 0,
+        }
+    }
+
+    /// Marks for an announcement, as [`Association::marks`]; zeros where the keys have one way.
+    pub(super) fn marks(&mut self, entropy: &Entropy) -> [u8; MARKS_BYTES] {
+        match self {
+            Source::Agreed(association) => association.marks(entropy),
+            Source::OneWay(_) => [0; MARKS_BYTES],
+        }
+    }
+
+    /// Reads those of the other side, as [`Association::read_marks`].
+    pub(super) fn read_marks(&mut self, marks: &[u8; MARKS_BYTES]) -> Result<(), Refused> {
+        match self {
+            Source::Agreed(association) => association.read_marks(marks),
+            Source::OneWay(_) => Ok(()),
         }
     }
 

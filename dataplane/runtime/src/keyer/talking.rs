@@ -8,7 +8,8 @@ use crate::shared::LinkNow;
 use crate::talk::Surroundings;
 use crate::topology::HopConfig;
 use recoded_pipeline::params::PeerId;
-use recoded_secure::{HopKeys, TRAILER_BYTES};
+use recoded_secure::{Entropy, HopKeys, TRAILER_BYTES};
+use std::cell::RefCell;
 use std::net::IpAddr;
 
 impl Keyer {
@@ -21,13 +22,21 @@ impl Keyer {
         let (snapshot, clock) = (&snapshot, seconds());
         let around = Surroundings { now, clock, snapshot, room: &room, memory_bytes };
         let next_hops = shared.next_hops.get();
+        let hops = RefCell::new(hops);
         let is_reached = |peer: PeerId| {
             let hop = usize::from(peer.0);
             let has_keys = |party: &Party<HopKeys>| party.keys.ring().sending().is_some();
             next_hops.get(hop).is_some_and(Option::is_some)
-                && hops[hop].as_ref().is_none_or(has_keys)
+                && hops.borrow()[hop].as_ref().is_none_or(has_keys)
         };
-        talk.poll(&around, is_reached, |peer, packet| {
+        let marks = |peer: PeerId| {
+            let mut hops = hops.borrow_mut();
+            let party = hops[usize::from(peer.0)].as_mut();
+            // Without random bytes no keys are agreed on either, which the log reports.
+            let marks = party.zip(Entropy::fresh().ok()).map(|(it, random)| it.keys.marks(&random));
+            marks.unwrap_or_default()
+        };
+        talk.poll(&around, is_reached, marks, |peer, packet| {
             let letter = Letter::new(peer, packet);
             if letter.is_some_and(|letter| keyring.outgoing.push(letter).is_ok()) {
                 shared.waker(0).wake();
@@ -43,7 +52,15 @@ impl Keyer {
         let memory_bytes = flow_memory_bytes.saturating_sub(source_memory_bytes(&snapshot));
         let (now, clock, snapshot) = (clock.now(), seconds(), &snapshot);
         let around = Surroundings { now, clock, snapshot, room: &room, memory_bytes };
-        talk.receive(&around, peer, letter.packet());
+        let marks = talk.receive(&around, peer, letter.packet());
+        // With keys, the worker has verified the tag of the hop.
+        let party = self.hops[usize::from(peer.0)].as_mut();
+        if let Some((party, marks)) = party.zip(marks)
+            && let Err(reason) = party.keys.read_marks(&marks)
+        {
+            party.refuse(reason);
+            self.look_for_set_back(reason);
+        }
     }
 }
 

@@ -17,8 +17,8 @@ use crate::topology::Topology;
 use judge::{CODES, comes_from, judge, packets_of, words};
 use recoded_pipeline::params::{FlowParams, Nanos, PeerId, Role, Snapshot};
 use recoded_wire::announcement::{
-    ANNOUNCEMENT_BYTES_MAX, Announcement, ENTRIES_MAX, Entry, Refusal, parse_announcement,
-    write_announcement,
+    ANNOUNCEMENT_BYTES_MAX, Announcement, ENTRIES_MAX, Entry, MARKS_BYTES, Refusal,
+    parse_announcement, write_announcement,
 };
 use recoded_wire::header::PacketType;
 use refusals::Refusals;
@@ -198,6 +198,7 @@ impl Talk {
         &mut self,
         around: &Surroundings<'_>,
         is_reached: impl Fn(PeerId) -> bool,
+        mut marks: impl FnMut(PeerId) -> [u8; MARKS_BYTES],
         mut send: impl FnMut(PeerId, &[u8]),
     ) {
         if self.edition != Some(around.snapshot.edition) {
@@ -228,6 +229,7 @@ impl Talk {
                 packet_bytes: (around.room)(id),
                 instance: self.instance,
                 clock: around.clock,
+                marks: marks(id),
             };
             let mut out = [0; ANNOUNCEMENT_BYTES_MAX];
             let len = write_announcement(&announcement, &part, &mut out);
@@ -267,14 +269,32 @@ impl Talk {
         }
     }
 
-    /// Reads an announcement of a neighbour.
-    pub(crate) fn receive(&mut self, around: &Surroundings<'_>, id: PeerId, packet: &[u8]) {
+    /// Reads an announcement of a neighbour. Returns its marks, unless it is dropped.
+    pub(crate) fn receive(
+        &mut self,
+        around: &Surroundings<'_>,
+        id: PeerId,
+        packet: &[u8],
+    ) -> Option<[u8; MARKS_BYTES]> {
+        let peer = self.peers.get_mut(usize::from(id.0))?;
+        let (_, announcement, entries) = parse_announcement(packet).ok()?;
+        if !peer.reads.take(around.now, READ_PER_SECOND) {
+            return None;
+        }
+        self.judge(around, id, &announcement, entries);
+        Some(announcement.marks)
+    }
+
+    /// Judges the entries of an announcement.
+    fn judge(
+        &mut self,
+        around: &Surroundings<'_>,
+        id: PeerId,
+        announcement: &Announcement,
+        entries: impl Iterator<Item = Entry>,
+    ) {
         let Some(peer) = self.peers.get_mut(usize::from(id.0)) else { return };
         let now = around.now;
-        let Ok((_, announcement, entries)) = parse_announcement(packet) else { return };
-        if !peer.reads.take(now, READ_PER_SECOND) {
-            return;
-        }
         peer.expire(now);
         let is_new = peer.heard.as_ref().is_none_or(|before| {
             now.saturating_sub(before.at) > SILENCE || before.said.instance != announcement.instance
@@ -282,7 +302,7 @@ impl Talk {
         let ahead = i128::from(announcement.clock) - i128::from(around.clock);
         peer.heard = Some(LastAnnouncement {
             at: now,
-            said: announcement,
+            said: *announcement,
             clock_ahead_seconds: i64::try_from(ahead).unwrap_or(i64::MAX),
             room: (around.room)(id),
         });

@@ -7,6 +7,9 @@ use recoded_pipeline::params::{FlowParams, TunnelId};
 const RIGHT: PeerId = PeerId(0);
 const LEFT: PeerId = PeerId(1);
 
+/// The marks of all announcements here.
+const MARKS: [u8; MARKS_BYTES] = [7; MARKS_BYTES];
+
 fn talk(hops: u8, instance: u16) -> Talk {
     let hop = |last: u8| HopConfig {
         link: 0,
@@ -64,6 +67,7 @@ impl Pair {
             source.0.poll(
                 &around(&source.1, 1000),
                 |_| true,
+                |_| MARKS,
                 |_, packet| {
                     there.push(packet.to_vec());
                 },
@@ -71,6 +75,7 @@ impl Pair {
             relay.0.poll(
                 &around(&relay.1, 4600),
                 |_| true,
+                |_| MARKS,
                 |peer, packet| {
                     if peer == LEFT {
                         back.push(packet.to_vec());
@@ -239,7 +244,7 @@ fn flood_of_announcements_is_read_in_part_and_leads_to_one_answer_a_second() {
             flows.map(|flow| Entry::Expects { flow: millis as u32 * 100 + flow }).collect();
         let len = write_announcement(&Announcement::default(), &entries, &mut out);
         relay.receive(&around, LEFT, &out[..len]);
-        relay.poll(&around, |_| true, |peer, _| sent += usize::from(peer == LEFT));
+        relay.poll(&around, |_| true, |_| MARKS, |peer, _| sent += usize::from(peer == LEFT));
     }
     // 64 refusals are two parts of a round, and rounds are at least a second apart.
     assert!(sent <= 180, "{sent} answers to 60,000");
@@ -263,7 +268,7 @@ proptest! {
             let (snapshot, room) = (&snapshot, &|_| 1472);
             let around = Surroundings { now, clock: 0, snapshot, room, memory_bytes: 0 };
             relay.receive(&around, PeerId(peer), &packet);
-            relay.poll(&around, |_| true, |_, _| {});
+            relay.poll(&around, |_| true, |_| MARKS, |_, _| {});
         }
         for talked in relay.report(100) {
             prop_assert!(talked.disagreements.len() <= 128);

@@ -7,7 +7,7 @@
 //! tag  = the first 8 bytes of BLAKE2s-128(secret of the session, number || random)
 //! ```
 //!
-//! Each message has a mark, and returns that of the newest message of the peer that was accepted
+//! Each handshake message and each announcement to a neighbour has a mark, and returns that of the newest message of the peer that was accepted
 //! before; a response does not return that of the initiation that it answers. A mark is opaque to
 //! the peer, which cannot form one: a returned mark that this session never made shows that another
 //! copy of its memory made it. No other input leads to this finding, be it a clock, a restart or a
@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 use subtle::ConstantTimeEq;
 
 use super::cookie::mac;
-use super::message::MARK;
+use super::message::{MARK, MARKS_BYTES};
 use crate::keys::Entropy;
 use crate::secret::Secret;
 
@@ -48,7 +48,7 @@ pub(super) struct Marked {
 
 impl Marked {
     /// From the bytes of a payload.
-    pub fn read(bytes: &[u8; 2 * MARK]) -> Self {
+    pub fn read(bytes: &[u8; MARKS_BYTES]) -> Self {
         let (made, returned) = bytes.split_at(MARK);
         Self {
             made: made.try_into().expect("the first half"),
@@ -57,8 +57,8 @@ impl Marked {
     }
 
     /// As bytes of a payload.
-    pub fn bytes(&self) -> [u8; 2 * MARK] {
-        let mut bytes = [0; 2 * MARK];
+    pub fn bytes(&self) -> [u8; MARKS_BYTES] {
+        let mut bytes = [0; MARKS_BYTES];
         bytes[..MARK].copy_from_slice(&self.made);
         bytes[MARK..].copy_from_slice(&self.returned);
         bytes

@@ -39,10 +39,13 @@ pub(super) const MACS: usize = 2 * MAC;
 /// Bytes of a mark. Zeros stand for none.
 pub(super) const MARK: usize = 16;
 
+/// Bytes of the marks in a message: its own, and the returned one.
+pub const MARKS_BYTES: usize = 2 * MARK;
+
 /// A stamp, a profile, and marks.
-pub(super) const INITIATION_PAYLOAD: usize = 9 + 2 * MARK;
+pub(super) const INITIATION_PAYLOAD: usize = 9 + MARKS_BYTES;
 /// A key id, a profile, and marks.
-pub(super) const RESPONSE_PAYLOAD: usize = 2 + 2 * MARK;
+pub(super) const RESPONSE_PAYLOAD: usize = 2 + MARKS_BYTES;
 
 /// Ephemeral key, static key with its tag, payload with its tag.
 const INITIATION_NOISE: usize = 32 + 32 + 16 + INITIATION_PAYLOAD + 16;

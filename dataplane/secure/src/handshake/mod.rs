@@ -19,7 +19,7 @@ mod session;
 pub mod timing;
 
 pub use cookie::{Admission, Arrived, Gate};
-pub use message::{HANDSHAKE_BYTES_MAX, HANDSHAKE_TYPE, is_response, path_of};
+pub use message::{HANDSHAKE_BYTES_MAX, HANDSHAKE_TYPE, MARKS_BYTES, is_response, path_of};
 pub use session::{Established, Identity, Scope, Session, Step};
 
 pub(crate) use cookie::{mac, mac1};

@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 use super::cookie::{Admission, Arrived, Gate, Stamps};
 use super::marks::{Marked, Marks};
 use super::message::{
-    FIRST_BYTE, HEADER, INITIATION, INITIATION_BYTES, INITIATION_PAYLOAD, MACS, MARK, Message,
-    RESPONSE, RESPONSE_BYTES, RESPONSE_PAYLOAD, parse,
+    FIRST_BYTE, HEADER, INITIATION, INITIATION_BYTES, INITIATION_PAYLOAD, MACS, MARKS_BYTES,
+    Message, RESPONSE, RESPONSE_BYTES, RESPONSE_PAYLOAD, parse,
 };
 use super::noise::{self, Split};
 pub use super::noise::{Identity, Scope};
@@ -243,6 +243,24 @@ impl Session {
         }
     }
 
+    /// Marks for another message to the peer that the keys authenticate.
+    pub fn marks(&mut self, entropy: &Entropy) -> [u8; MARKS_BYTES] {
+        self.marks.make(entropy).bytes()
+    }
+
+    /// Reads the marks of another message of the peer that the keys authenticate.
+    ///
+    /// # Errors
+    /// [`Refused::SetBack`] if they show that this session was set back.
+    pub fn read_marks(&mut self, marks: &[u8; MARKS_BYTES]) -> Result<(), Refused> {
+        let marks = Marked::read(marks);
+        if self.marks.shows_set_back(&marks) {
+            return Err(Refused::SetBack);
+        }
+        self.marks.note(&marks);
+        Ok(())
+    }
+
     /// Begins a handshake with the next [`Session::poll`], unless one is pending.
     pub fn renew(&mut self, now: u64) {
         if self.pending.is_none() {
@@ -464,7 +482,7 @@ fn read<const N: usize>(
 
 /// The start of a payload, and the marks behind it.
 fn split_marks<const N: usize, const START: usize>(payload: &[u8; N]) -> ([u8; START], Marked) {
-    const { assert!(N == START + 2 * MARK) };
+    const { assert!(N == START + MARKS_BYTES) };
     let start = payload.first_chunk().expect("shorter than the payload");
     let marks = payload.last_chunk().expect("shorter than the payload");
     (*start, Marked::read(marks))
