@@ -125,8 +125,8 @@ fn run_with(channel: &Channel, given: Given, reserve: Reserve) -> Result<(), Fai
         }
     });
     match &ended {
-        // Draining would wait for the stuck thread.
-        Err(failure @ Failure::Unhealthy) => {
+        // Draining would wait for the stuck thread, or use keys that another copy uses.
+        Err(failure @ (Failure::Unhealthy | Failure::SetBack)) => {
             tracing::error!("{failure}");
             std::process::exit(failure.exit_code().into());
         }

@@ -179,8 +179,8 @@ enum Failure {
     #[error("an interface is back: another dataplane process takes it over")]
     Again,
     #[error(
-        "this box was set back to a snapshot, or runs twice: another dataplane process begins with \
-         new keys and numbers"
+        "this box was set back to a snapshot, or runs twice: this process ends, and the next one has \
+         new keys and numbers (start recoded if no supervisor runs)"
     )]
     SetBack,
     #[error("another dataplane process takes over, with the configuration that was read")]

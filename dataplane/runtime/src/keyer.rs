@@ -371,6 +371,7 @@ impl Keyer {
     fn look_for_set_back(&self, reason: Refused) {
         if reason == Refused::SetBack {
             self.shared.is_set_back.store(true, Relaxed);
+            self.publish(true);
         }
     }
 
@@ -444,13 +445,16 @@ impl Keyer {
         }
     }
 
-    /// Keys that are valid.
+    /// Keys that are valid; none once another copy of them is in use.
     pub(crate) fn rings(&self) -> Rings {
-        let hop =
-            |party: &Option<Party<HopKeys>>| party.as_ref().map(|party| party.keys.ring().clone());
+        let is_valid = !self.shared.is_set_back.load(Relaxed);
+        let hop = |party: &Option<Party<HopKeys>>| {
+            let ring = |party: &Party<HopKeys>| party.keys.ring().clone();
+            party.as_ref().map(|party| if is_valid { ring(party) } else { Ring::default() })
+        };
         let edge = |flow: u32| {
             // Nothing is sealed or tagged before relays can verify it.
-            let ring = self.edge_ring(flow).filter(|_| !self.columns.holds_back(flow));
+            let ring = self.edge_ring(flow).filter(|_| is_valid && !self.columns.holds_back(flow));
             (flow, ring.cloned().unwrap_or_default())
         };
         let flows = self.edges.iter().map(|(flow, _)| *flow).chain(self.groups.flows());

@@ -219,8 +219,8 @@ impl<Keys: EpochKeys> Association<Keys> {
     ///
     /// # Errors
     /// As for [`Session::read_marks`].
-    pub fn read_marks(&mut self, marks: &[u8; MARKS_BYTES]) -> Result<(), Refused> {
-        self.session.read_marks(marks)
+    pub fn read_marks(&mut self, now: u64, marks: &[u8; MARKS_BYTES]) -> Result<(), Refused> {
+        self.session.read_marks(now, marks)
     }
 
     /// Agrees on other keys with the next [`Association::poll`].

@@ -129,9 +129,13 @@ impl<Keys: EpochKeys> Source<Keys> {
     }
 
     /// Reads those of the other side, as [`Association::read_marks`].
-    pub(super) fn read_marks(&mut self, marks: &[u8; MARKS_BYTES]) -> Result<(), Refused> {
+    pub(super) fn read_marks(
+        &mut self,
+        now: u64,
+        marks: &[u8; MARKS_BYTES],
+    ) -> Result<(), Refused> {
         match self {
-            Source::Agreed(association) => association.read_marks(marks),
+            Source::Agreed(association) => association.read_marks(now, marks),
             Source::OneWay(_) => Ok(()),
         }
     }

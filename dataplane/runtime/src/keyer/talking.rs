@@ -56,7 +56,7 @@ impl Keyer {
         // With keys, the worker has verified the tag of the hop.
         let party = self.hops[usize::from(peer.0)].as_mut();
         if let Some((party, marks)) = party.zip(marks)
-            && let Err(reason) = party.keys.read_marks(&marks)
+            && let Err(reason) = party.keys.read_marks(now, &marks)
         {
             party.refuse(reason);
             self.look_for_set_back(reason);

@@ -7,11 +7,15 @@
 //! tag  = the first 8 bytes of BLAKE2s-128(secret of the session, number || random)
 //! ```
 //!
-//! Each handshake message and each announcement to a neighbour has a mark, and returns that of the newest message of the peer that was accepted
-//! before; a response does not return that of the initiation that it answers. A mark is opaque to
-//! the peer, which cannot form one: a returned mark that this session never made shows that another
-//! copy of its memory made it. No other input leads to this finding, be it a clock, a restart or a
+//! Each handshake message and each announcement to a neighbour has a mark, and returns that of the
+//! peer with the highest number; a response does not return that of the initiation that it answers.
+//! A peer cannot form a mark: a returned one that this session never made shows that another copy
+//! of its memory made it. No other input leads to this finding, be it a clock, a restart or a
 //! replay.
+//!
+//! The copy that was set back counts on from the snapshot, and would hide the marks of the other
+//! one: lower numbers are noted only after [`CONTESTED_NANOS`]. Until then the peer returns what
+//! shows it. A peer that restarts counts from 1, and is not harmed: marks of before show nothing.
 
 use std::collections::VecDeque;
 
@@ -19,22 +23,31 @@ use subtle::ConstantTimeEq;
 
 use super::cookie::mac;
 use super::message::{MARK, MARKS_BYTES};
+use crate::error::Refused;
 use crate::keys::Entropy;
 use crate::secret::Secret;
 
-const PLAIN: usize = 8;
+const NUMBER: usize = 4;
+const RANDOM: usize = 4;
+const PLAIN: usize = NUMBER + RANDOM;
 
-/// Own marks that are remembered whole. Of earlier ones only the number counts.
-const REMEMBERED: usize = 16;
+/// Own marks that are remembered. Earlier ones show nothing. Without a path to the peer, an
+/// initiation is sent every two seconds: for a quarter of an hour.
+const REMEMBERED: usize = 512;
+
+/// How long marks with lower numbers than the noted one are not noted: six announcements.
+const CONTESTED_NANOS: u64 = 60_000_000_000;
 
 /// The marks of a session, and the newest one of its peer.
 pub(super) struct Marks {
     secret: Secret<32>,
     made: u32,
-    /// The newest last.
-    recent: VecDeque<[u8; MARK]>,
-    /// The newest one of the peer that an authentic message had.
+    /// The random bytes of the newest, the last one last.
+    recent: VecDeque<[u8; RANDOM]>,
+    /// The noted one of the peer.
     peer: [u8; MARK],
+    /// Since when the peer's marks have lower numbers.
+    contested: Option<u64>,
 }
 
 /// The marks in a message.
@@ -68,42 +81,56 @@ impl Marked {
 impl Marks {
     /// The first half of `entropy` becomes the secret.
     pub fn new(entropy: &Entropy) -> Self {
-        Self { secret: entropy.key(), made: 0, recent: VecDeque::new(), peer: [0; MARK] }
+        let (secret, peer) = (entropy.key(), [0; MARK]);
+        Self { secret, made: 0, recent: VecDeque::new(), peer, contested: None }
     }
 
     /// Marks for a message that is sent with this entropy.
     pub fn make(&mut self, entropy: &Entropy) -> Marked {
         self.made = self.made.wrapping_add(1);
-        let mut made = [0; MARK];
-        made[..4].copy_from_slice(&self.made.to_be_bytes());
-        made[4..PLAIN].copy_from_slice(&entropy.extra::<4>(28));
+        let (mut made, random) = ([0; MARK], entropy.extra::<RANDOM>(28));
+        made[..NUMBER].copy_from_slice(&self.made.to_be_bytes());
+        made[NUMBER..PLAIN].copy_from_slice(&random);
         let tag = self.tag(&made);
         made[PLAIN..].copy_from_slice(&tag);
         if self.recent.len() == REMEMBERED {
             self.recent.pop_front();
         }
-        self.recent.push_back(made);
+        self.recent.push_back(random);
         Marked { made, returned: self.peer }
     }
 
-    /// Notes the marks of an authentic message that is accepted.
-    pub fn note(&mut self, marked: &Marked) {
-        self.peer = marked.made;
+    /// Reads the marks of an authentic message that is accepted.
+    pub fn read(&mut self, now: u64, marked: &Marked) -> Result<(), Refused> {
+        self.check(marked)?;
+        self.note(now, marked);
+        Ok(())
     }
 
-    /// Whether a mark of an authentic message shows that this session was set back.
-    pub fn shows_set_back(&self, marked: &Marked) -> bool {
+    /// Notes the mark of an authentic message that is accepted.
+    pub fn note(&mut self, now: u64, marked: &Marked) {
+        let is_above = number(&marked.made) > number(&self.peer);
+        let since = *self.contested.get_or_insert(now);
+        if is_above || now.saturating_sub(since) >= CONTESTED_NANOS {
+            self.peer = marked.made;
+            self.contested = None;
+        }
+    }
+
+    /// Looks for another copy in the marks of an authentic message, be it accepted or not.
+    pub fn check(&self, marked: &Marked) -> Result<(), Refused> {
         let returned = &marked.returned;
         let is_own: bool = self.tag(returned).ct_eq(&returned[PLAIN..]).into();
         if !is_own {
-            return false;
+            return Ok(());
         }
-        let number = returned.first_chunk().map_or(0, |number| u32::from_be_bytes(*number));
-        let age = self.made.wrapping_sub(number).cast_signed();
-        match usize::try_from(age) {
-            Ok(age) if age < self.recent.len() => !self.recent.contains(returned),
-            Ok(_) => false,
-            Err(_) => true,
+        let age = self.made.wrapping_sub(number(returned)).cast_signed();
+        let Ok(age) = usize::try_from(age) else { return Err(Refused::SetBack) };
+        let place = self.recent.len().checked_sub(age + 1);
+        let random = place.and_then(|place| self.recent.get(place));
+        match random {
+            Some(random) if random[..] != returned[NUMBER..PLAIN] => Err(Refused::SetBack),
+            _ => Ok(()),
         }
     }
 
@@ -111,6 +138,11 @@ impl Marks {
         let tag = mac(self.secret.expose(), &[&mark[..PLAIN]]);
         *tag.first_chunk().expect("a MAC is longer")
     }
+}
+
+/// The number of a mark; 0 if there is none.
+fn number(mark: &[u8; MARK]) -> u32 {
+    mark.first_chunk().map_or(0, |number| u32::from_be_bytes(*number))
 }
 
 #[cfg(test)]
@@ -130,7 +162,7 @@ mod tests {
         let mut marks = Marks::new(&entropy(1));
         let made: Vec<_> = (0..40).map(|number| marks.make(&entropy(number)).made).collect();
         for mark in made {
-            assert!(!marks.shows_set_back(&returning(mark)));
+            assert_eq!(marks.check(&returning(mark)), Ok(()));
         }
     }
 
@@ -142,10 +174,13 @@ mod tests {
             marks.make(&entropy(2));
         }
         let ahead = real.make(&entropy(3)).made;
-        assert!(restored.shows_set_back(&returning(ahead)));
-        restored.make(&entropy(4));
-        assert!(restored.shows_set_back(&returning(ahead)), "equal number, other random bytes");
-        assert!(!real.shows_set_back(&returning(ahead)));
+        assert_eq!(restored.check(&returning(ahead)), Err(Refused::SetBack));
+        // Its retries pass the number.
+        for number in 10..200 {
+            restored.make(&entropy(number));
+            assert_eq!(restored.check(&returning(ahead)), Err(Refused::SetBack), "{number}");
+        }
+        assert_eq!(real.check(&returning(ahead)), Ok(()));
     }
 
     #[test]
@@ -154,10 +189,28 @@ mod tests {
         let mut made = marks.make(&entropy(2)).made;
         made[..4].copy_from_slice(&900_u32.to_be_bytes());
         for mark in [made, [0; MARK], [0xFF; MARK]] {
-            assert!(!marks.shows_set_back(&returning(mark)));
+            assert_eq!(marks.check(&returning(mark)), Ok(()));
         }
         let mut before = Marks::new(&entropy(9));
         let earlier = (0..5).map(|number| before.make(&entropy(number)).made).last();
-        assert!(!marks.shows_set_back(&returning(earlier.expect("five"))));
+        assert_eq!(marks.check(&returning(earlier.expect("five"))), Ok(()));
+    }
+
+    #[test]
+    fn lower_marks_are_noted_only_after_a_minute_of_them() {
+        let (mut here, mut there) = (Marks::new(&entropy(1)), Marks::new(&entropy(2)));
+        let made: Vec<_> = (0..20).map(|number| there.make(&entropy(number))).collect();
+        let second = 1_000_000_000;
+        here.note(5 * second, &made[18]);
+        // A message that was overtaken, and a restored copy.
+        for (at, low) in [(6, 17), (30, 3), (64, 4)] {
+            here.note(at * second, &made[low]);
+            assert_eq!(here.make(&entropy(9)).returned, made[18].made, "{at} s");
+        }
+        here.note(65 * second, &made[19]);
+        here.note(66 * second, &made[5]);
+        assert_eq!(here.make(&entropy(9)).returned, made[19].made, "the minute begins again");
+        here.note(126 * second, &made[6]);
+        assert_eq!(here.make(&entropy(9)).returned, made[6].made);
     }
 }

@@ -252,13 +252,8 @@ impl Session {
     ///
     /// # Errors
     /// [`Refused::SetBack`] if they show that this session was set back.
-    pub fn read_marks(&mut self, marks: &[u8; MARKS_BYTES]) -> Result<(), Refused> {
-        let marks = Marked::read(marks);
-        if self.marks.shows_set_back(&marks) {
-            return Err(Refused::SetBack);
-        }
-        self.marks.note(&marks);
-        Ok(())
+    pub fn read_marks(&mut self, now: u64, marks: &[u8; MARKS_BYTES]) -> Result<(), Refused> {
+        self.marks.read(now, &Marked::read(marks))
     }
 
     /// Begins a handshake with the next [`Session::poll`], unless one is pending.
@@ -316,9 +311,7 @@ impl Session {
         let (start, marks): ([u8; 9], _) = split_marks(&payload);
         let [stamp @ .., code] = start;
         let stamp = u64::from_be_bytes(stamp);
-        if self.marks.shows_set_back(&marks) {
-            return Err(Refused::SetBack);
-        }
+        self.marks.check(&marks)?;
         if let Some((newest, _)) = self.peer_stamp.filter(|(newest, _)| stamp <= *newest) {
             if newest - stamp > STALE_NANOS {
                 self.begin_instead(now);
@@ -340,7 +333,7 @@ impl Session {
         payload[2..].copy_from_slice(&self.marks.make(entropy).bytes());
         write(&mut state, &response, &payload, message)?;
         self.stamps.write(now, message);
-        self.marks.note(&marks);
+        self.marks.note(now, &marks);
         self.peer_stamp = Some((stamp, now));
         let profile = match agreed {
             Ok(profile) => profile,
@@ -396,10 +389,7 @@ impl Session {
         // The handshake is complete, regardless of the payload: snow reads a response once.
         self.pending = None;
         self.earlier.clear();
-        if self.marks.shows_set_back(&marks) {
-            return Err(Refused::SetBack);
-        }
-        self.marks.note(&marks);
+        self.marks.read(now, &marks)?;
         let profile = self.agree(code)?;
         self.retries = 0;
         self.ring.install(Epoch { key_id, since: now, keys: Began::Here });
@@ -413,9 +403,12 @@ impl Session {
     fn learn(&mut self, now: u64, receiver: u8, noise: &[u8]) -> Result<(), Refused> {
         let place = self.earlier.iter().position(|earlier| earlier.key_id == receiver);
         let place = place.ok_or(Refused::Unexpected)?;
-        read(&mut self.earlier[place].state, noise, &mut [0; RESPONSE_PAYLOAD])?;
+        let mut payload = [0; RESPONSE_PAYLOAD];
+        read(&mut self.earlier[place].state, noise, &mut payload)?;
         self.round_trip = now.saturating_sub(self.earlier[place].sent_at);
         self.earlier.remove(place);
+        let (_, marks): ([u8; 2], _) = split_marks(&payload);
+        self.marks.read(now, &marks)?;
         if let Some(pending) = &self.pending {
             let end = pending.sent_at.saturating_add(shortest_wait(self.round_trip));
             self.next_initiation = self.next_initiation.max(end);
