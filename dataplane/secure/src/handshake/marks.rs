@@ -15,7 +15,7 @@
 //!
 //! The copy that was set back counts on from the snapshot, and would hide the marks of the other
 //! one: lower numbers are noted only after [`CONTESTED_NANOS`]. Until then the peer returns what
-//! shows it. A peer that restarts counts from 1, and is not harmed: marks of before show nothing.
+//! shows it. A peer that restarts counts from 1, and is not harmed: earlier marks show nothing.
 
 use std::collections::VecDeque;
 
