@@ -81,7 +81,7 @@ fn quiet(flow: &Flow) -> Option<String> {
             "no next hop has reported yet: nothing was sent, or no response"
         }
         "waiting" => {
-            "no packet has arrived yet: check that the previous nodes run and have this flow"
+            "no packet has arrived yet: nothing was sent, or a previous box does not run or lacks it"
         }
         "quiet" if flow.role == "source" => "no traffic: the source has nothing to send",
         "down" if flow.neighbours.is_empty() => {

@@ -106,7 +106,7 @@ pub fn check(plan: &HostPlan) -> Result<Vec<Finding>, FactsError> {
 
 /// Whether no host has this address (RFC 1122, section 3.2.1.3; RFC 6666), which then replaces one
 /// that is not known yet.
-fn is_placeholder(address: IpAddr) -> bool {
+pub fn is_placeholder(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => v4.octets()[0] == 0,
         IpAddr::V6(v6) => v6.segments()[..4] == [0x100, 0, 0, 0],

@@ -157,7 +157,11 @@ async fn watch(arguments: &Arguments) -> io::Result<()> {
 async fn handle(arguments: &Arguments) -> io::Result<()> {
     let mut stop = Stop::new()?;
     let mtu = std::fs::read_to_string(format!("/sys/class/net/{}/mtu", arguments.tunnel));
-    let mtu = mtu.ok().and_then(|mtu| mtu.trim().parse().ok()).unwrap_or(MTU_ASSUMED);
+    let mtu = mtu.ok().and_then(|mtu| mtu.trim().parse().ok()).unwrap_or_else(|| {
+        let tunnel = &arguments.tunnel;
+        tracing::warn!("there is no interface {tunnel} yet: start recoded, or correct the name");
+        MTU_ASSUMED
+    });
     let edge = sockets::edge(SocketAddr::new(arguments.address, arguments.port))?;
     let listener = TcpListener::from_std(sockets::listener()?)?;
     let port = listener.local_addr()?.port();

@@ -2,7 +2,7 @@
 //! with an ICMP error.
 
 use nix::sys::socket::{setsockopt, sockopt};
-use recoded_host::{Finding, HostPlan, Level, Link};
+use recoded_host::{Finding, HostPlan, Level, Link, is_placeholder};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 use std::ffi::OsString;
 use std::io;
@@ -19,7 +19,8 @@ pub fn neighbours(plan: &HostPlan, port: u16, time: Duration) -> Vec<Finding> {
         .links
         .iter()
         .flat_map(|link| {
-            link.neighbours.iter().filter_map(|address| {
+            let known = link.neighbours.iter().filter(|it| !is_placeholder(**it));
+            known.filter_map(|address| {
                 Asked::new(link, link.local?, SocketAddr::new(*address, port))
             })
         })
