@@ -10,6 +10,8 @@
 
 pub mod keys;
 
+pub mod spelling;
+
 pub mod units;
 
 pub mod v1;

@@ -6,6 +6,9 @@
 /// Why a text is no quantity.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum UnitError {
+    /// Its number is negative.
+    #[error("is negative")]
+    Negative,
     /// It does not begin with a number.
     #[error("does not begin with a number")]
     Number,
@@ -27,6 +30,7 @@ impl UnitError {
     /// The error as the verdict of a message that names the value first.
     pub const fn verdict(self) -> &'static str {
         match self {
+            UnitError::Negative => "is negative",
             UnitError::Number => "does not begin with a number",
             UnitError::NoUnit => "has no unit",
             UnitError::Unit => "has an unknown unit",
@@ -81,6 +85,9 @@ pub fn bits_per_second(text: &str) -> Result<u64, UnitError> {
 /// A number with one of these units, in the smallest of them.
 fn quantity(text: &str, units: &[(&str, u64)]) -> Result<u64, UnitError> {
     let text = text.trim();
+    if text.strip_prefix('-').is_some_and(|rest| rest.starts_with(|it: char| it.is_ascii_digit())) {
+        return Err(UnitError::Negative);
+    }
     let ends = text.find(|it: char| !it.is_ascii_digit() && it != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(ends);
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
@@ -134,7 +141,8 @@ mod tests {
         for (text, expected) in [
             ("", UnitError::Number),
             ("ms", UnitError::Number),
-            ("-5 ms", UnitError::Number),
+            ("-5 ms", UnitError::Negative),
+            ("-ms", UnitError::Number),
             ("+5 ms", UnitError::Number),
             ("NaN ms", UnitError::Number),
             ("inf s", UnitError::Number),

@@ -18,8 +18,10 @@ use crate::rates::Rates;
 use crate::state;
 use recoded_api::INTERFACE;
 use recoded_api::error::ControlError;
-use recoded_api::keys::FLOW;
+use recoded_api::keys::{self, FLOW};
+use recoded_api::spelling::{did_you_mean, nearest};
 use recoded_api::v1::{Adopted, Engine, State, Version};
+use recoded_pipeline::params::{FlowParams, Role};
 use recoded_runtime::tunnel_mtu_min;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -155,9 +157,34 @@ impl<D: Dataplane> Live<D> {
         }
         let mtus = self.mtus_now();
         let config = Config::from_document(&document, &mtus, Some(&self.config));
-        let config =
-            config.map_err(|errors| ControlError::Refused { reason: errors.to_string() })?;
+        let config = config.map_err(|errors| ControlError::Refused {
+            reason: format!("{errors}{}", self.at_source(index, changes)),
+        })?;
         Ok((document, config))
+    }
+
+    /// Names the source of the same tunnel, if a change at a sink is of a key that only sources
+    /// have.
+    fn at_source(&self, index: usize, changes: &BTreeMap<String, String>) -> String {
+        let is_of =
+            |key: &String, role| FLOW.find(key).is_some_and(|it| it.why_not(role).is_none());
+        let meant: Vec<String> = changes
+            .iter()
+            .filter(|(key, _)| !is_of(key, keys::Role::Sink) && is_of(key, keys::Role::Source))
+            .map(|(key, value)| format!("{key}={value}"))
+            .collect();
+        let Role::Sink { tunnel, .. } = self.config.flows[index].params.role else {
+            return String::new();
+        };
+        let mut flows = self.config.flows.iter().map(|flow| &flow.params);
+        let source = flows.find(|flow| flow.role == Role::Source { tunnel });
+        match source.filter(|_| !meant.is_empty()) {
+            Some(FlowParams { id, .. }) => format!(
+                "; the source of this tunnel here is flow {id}: recodectl set {id} {}",
+                meant.join(" ")
+            ),
+            None => String::new(),
+        }
     }
 
     /// Publishes `config` and waits for the workers.
@@ -216,6 +243,9 @@ impl<D: Dataplane> Live<D> {
             // Tunnels are recreated, for links that may carry smaller packets.
             true => changes = diff(&self.config, &config, &document),
             false => config = kept,
+        }
+        if next.is_derived {
+            changes.iter_mut().for_each(|change| change.line = None);
         }
         let is_live = changes.iter().all(|change| change.cost <= Cost::Flow);
         if is_live {
@@ -490,7 +520,9 @@ fn apply(section: &mut Section, id: u32, key: &str, value: &str) -> Result<(), C
                  run recodectl reload; these can: {live}"
             )
         } else {
-            format!("flow {id}: unknown key {shown}: these can change: {live}")
+            let hint = nearest(key, FLOW.live().map(|key| key.name)).map(did_you_mean);
+            let hint = hint.unwrap_or_else(|| format!("these can change: {live}"));
+            format!("flow {id}: unknown key {shown}: {hint}")
         });
     }
     if value.len() > VALUE_BYTES_MAX {

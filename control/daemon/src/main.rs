@@ -252,6 +252,9 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     let file = arguments.config().to_string_lossy();
     if arguments.offline && network::is_network(&written) {
         let network = network::parse(&file, &written)?;
+        if let Some(name) = &arguments.name {
+            network::named(&network, name)?;
+        }
         let (boxes, paths) = (network.nodes.len(), network.paths.len());
         println!("{file}: valid: boxes {boxes}, paths {paths}");
         return Ok(());

@@ -127,15 +127,26 @@ pub fn own(file: &str, text: &str, name: Option<&str>) -> Result<String, OwnErro
     Ok(network.meaning(node))
 }
 
+/// Finds the box that `--name` names.
+///
+/// # Errors
+/// [`OwnError::NoBox`].
+pub fn named(network: &Network, name: &str) -> Result<usize, OwnError> {
+    let names = || network.nodes.iter().map(|node| node.name.as_str());
+    names().position(|known| known == name).ok_or_else(|| OwnError::NoBox {
+        file: network.file.clone(),
+        name: name.to_owned(),
+        boxes: names().collect::<Vec<_>>().join(", "),
+    })
+}
+
 /// The box that this host is.
 fn find(network: &Network, name: Option<&str>, host: &Host) -> Result<usize, OwnError> {
     let file = network.file.clone();
     let names: Vec<&str> = network.nodes.iter().map(|node| node.name.as_str()).collect();
     let boxes = names.join(", ");
     if let Some(name) = name {
-        let Some(found) = names.iter().position(|known| *known == name) else {
-            return Err(OwnError::NoBox { file, name: name.to_owned(), boxes });
-        };
+        let found = named(network, name)?;
         let Node { key, line, .. } = &network.nodes[found];
         return match (key, key_of(&network.nodes[found])) {
             (Some(known), Ok(key)) if *known != key && network.auth != Auth::None => {

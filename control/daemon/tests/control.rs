@@ -199,7 +199,8 @@ fn code_changes_live_and_the_keys_of_the_other_code_are_forgotten() {
     assert_eq!(other.expect_err("a key of another code").to_string(), said);
     let sink = client.set(3, &changes(&[("code", "bats")])).expect_err("it sees the code");
     let said = "flow 3: code = \"bats\" does not apply: only a source chooses it; relays and sinks \
-                learn it from packets";
+                learn it from packets; the source of this tunnel here is flow 1: recodectl set 1 \
+                code=bats";
     assert_eq!(sink.to_string(), said);
     let back = client.set(1, &changes(&[("code", "rlnc")])).expect("adopted").parameters;
     assert_eq!((back.generation_size, back.field), (Some(16), Some(256)));
@@ -245,7 +246,7 @@ fn set_is_refused_by_key_value_and_rule_and_changes_nothing() {
     let live = FLOW.live().map(|key| key.name).collect::<Vec<_>>().join(", ");
     assert!(live.starts_with("code, field, ") && !live.contains("symbol_bytes"), "{live}");
     let long = "1".repeat(65);
-    let cases: [(i64, Pairs, String); 9] = [
+    let cases: [(i64, Pairs, String); 10] = [
         (
             1,
             &[("generation_size", "300"), ("field", "4")],
@@ -265,6 +266,11 @@ fn set_is_refused_by_key_value_and_rule_and_changes_nothing() {
                 "flow 1: symbol_bytes cannot be set while the daemon runs: edit the file and \
                  run recodectl reload; these can: {live}"
             ),
+        ),
+        (
+            1,
+            &[("reduncancy", "2")],
+            "flow 1: unknown key reduncancy: did you mean redundancy?".into(),
         ),
         (1, &[("colour", "red")], format!("flow 1: unknown key colour: these can change: {live}")),
         (1, &[], "flow 1: nothing to change: name a key and a value".into()),

@@ -50,6 +50,21 @@ fn check_of_a_valid_file_says_what_is_in_it_and_changes_nothing() {
     assert!(!folder.path().join("run").exists(), "no socket was made");
 }
 
+#[test]
+fn offline_check_of_a_network_refuses_a_name_that_no_box_has() {
+    let folder = tempfile::tempdir().expect("folder");
+    let path = folder.path().join("net.toml");
+    let text = "auth = \"none\"\n[boxes]\na = { at = \"192.0.2.1\", tunnel = \"10.99.0.1/24\" }\n\
+                b = { at = \"192.0.2.2\", tunnel = \"10.99.0.2/24\" }\n";
+    std::fs::write(&path, text).expect("write");
+    let file = path.to_string_lossy();
+    let check = |name| said(&recoded(&["--config", &file, "--name", name, "--check", "--offline"]));
+    let (code, stdout, stderr) = check("z");
+    assert!(stderr.contains("there is no box z: the boxes are a, b"), "{stderr}");
+    assert_eq!((code, stdout), (2, String::new()));
+    assert_eq!(check("b"), (0, format!("{file}: valid: boxes 2, paths 1\n"), String::new()));
+}
+
 /// The file of another box, whose keys stay there.
 #[test]
 fn offline_check_needs_no_key_files_and_the_other_one_names_them() {

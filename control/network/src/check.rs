@@ -64,12 +64,16 @@ pub(crate) fn check(
             Err(refused) => refused,
         };
         for Refusal { place, fault, message } in refused {
-            let (place, line) = origin(network, &needs, &place, &fault)
-                .unwrap_or_else(|| (String::new(), node.line));
-            if !said.insert((line, fault)) {
+            let origin = origin(network, &needs, &place, &fault);
+            let (place, line, is_written) =
+                origin.unwrap_or_else(|| (String::new(), node.line, false));
+            if !said.insert((line, fault.clone())) {
                 continue;
             }
-            let fault = Fault::Refused { node: node.name.clone(), message };
+            let fault = match is_written {
+                true => Fault::Own { message: fault },
+                false => Fault::Refused { node: node.name.clone(), message },
+            };
             errors.push(NetworkError { line, place, fault });
         }
     }
@@ -98,28 +102,32 @@ fn windows(network: &Network, files: &[Parsed]) -> BTreeMap<(usize, u32), usize>
     windows
 }
 
-/// The part of the network that causes an entry in a node's file, and its line. If `fault` begins
-/// with a written key, that key's line.
+/// The part of the network that causes an entry in a node's file, its line, and whether `fault`
+/// begins with a key that is written there: then it is that key's line.
 fn origin(
     network: &Network,
     needs: &Needs<'_>,
     place: &str,
     fault: &str,
-) -> Option<(String, usize)> {
+) -> Option<(String, usize, bool)> {
     let (kind, name) = place.split_once(' ').unwrap_or((place, ""));
     let key = fault.split([' ', '=']).next().unwrap_or_default();
-    let line = |extras: &[Extra], else_line| {
-        extras.iter().find(|extra| extra.key == key).map_or(else_line, |extra| extra.line)
+    let at = |place: String, extras: &[Extra], else_line| match extras
+        .iter()
+        .find(|extra| extra.key == key)
+    {
+        Some(extra) => (place, extra.line, true),
+        None => (place, else_line, false),
     };
     let nodes = &network.nodes;
     Some(match kind {
         "daemon" => {
             let written = needs.daemon.iter().find(|extra| extra.key == key)?;
-            ("daemon".to_owned(), written.line)
+            ("daemon".to_owned(), written.line, true)
         }
         "link" => {
             let BoxLink { end, link, .. } = needs.links.iter().find(|link| link.name == name)?;
-            (links::name(link, nodes), line(&link.extras, end.line))
+            at(links::name(link, nodes), &link.extras, end.line)
         }
         "tunnel" => {
             let tunnel = needs.tunnels.iter().find(|tunnel| tunnel.name == name)?;
@@ -127,20 +135,20 @@ fn origin(
             if let Some(number) = number {
                 let route = tunnel.routes.get(number.parse::<usize>().ok()?)?;
                 let node = &nodes[route.node];
-                return Some((format!("node {}", node.name), node.line));
+                return Some((format!("box {}", node.name), node.line, false));
             }
             let path = tunnel.path;
-            (path.place(nodes), line(&path.tunnel_extras, path.line))
+            at(path.place(nodes), &path.tunnel_extras, path.line)
         }
         "neighbour" => {
             // Neighbours have no names.
             let number: usize = name.strip_prefix("number ")?.parse().ok()?;
             let node = &nodes[needs.neighbours.get(number.checked_sub(1)?)?.node];
-            (format!("node {}", node.name), node.line)
+            (format!("box {}", node.name), node.line, false)
         }
         "flow" => {
             let path = needs.flows.iter().find(|flow| flow.id.to_string() == name)?.path;
-            (path.place(nodes), line(&path.flow_extras, path.line))
+            at(path.place(nodes), &path.flow_extras, path.line)
         }
         _ => return None,
     })

@@ -1,13 +1,14 @@
 //! Errors in a network, as messages that state the place and the fix.
 
 use std::fmt;
+use std::net::IpAddr;
 
 /// One mistake.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NetworkError {
     /// Line in the file, counted from 1.
     pub line: usize,
-    /// The part: `node a`, `link a - b`, `path a -> c`. Empty for the file as a whole.
+    /// The part: `box a`, `link a - b`, `path a -> c`. Empty for the file as a whole.
     pub place: String,
     /// The fault.
     pub fault: Fault,
@@ -17,9 +18,9 @@ pub struct NetworkError {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Fault {
     /// Invalid TOML.
-    #[error("this is not valid TOML: {message}")]
+    #[error("{message}")]
     Syntax {
-        /// The parser's message.
+        /// The message, of [`crate::syntax_fault`].
         message: String,
     },
     /// A key that does not exist.
@@ -49,7 +50,7 @@ pub enum Fault {
         rule: String,
     },
     /// A node that is not in `[nodes]`.
-    #[error("there is no node {name}: {hint}")]
+    #[error("there is no box {name}: {hint}")]
     NoNode {
         /// Its name.
         name: String,
@@ -58,7 +59,7 @@ pub enum Fault {
     },
     /// A link that does not join two nodes.
     #[error(
-        "a link joins two nodes, this one {count}: write one line for each end, such as a = \
+        "a link joins two boxes, this one {count}: write one line for each end, such as a = \
          \"192.0.2.1 dev eth0\""
     )]
     Ends {
@@ -67,7 +68,7 @@ pub enum Fault {
     },
     /// Two links that join the same nodes.
     #[error(
-        "these interfaces have a link in line {line}: a second path between two nodes is by another \
+        "these interfaces have a link in line {line}: a second path between two boxes is by another \
          interface of one of them"
     )]
     SecondLink {
@@ -96,7 +97,7 @@ pub enum Fault {
     },
     /// A path between nodes without a link.
     #[error(
-        "{from} and {to} have no link: write [[link]] with both, or name the nodes between them in \
+        "{from} and {to} have no link: write [[link]] with both, or name the boxes between them in \
          via"
     )]
     NoLink {
@@ -106,7 +107,7 @@ pub enum Fault {
         to: String,
     },
     /// A path that visits a node twice.
-    #[error("it comes to {node} twice: a path passes each node once")]
+    #[error("it comes to {node} twice: a path passes each box once")]
     Loop {
         /// The node.
         node: String,
@@ -148,7 +149,21 @@ pub enum Fault {
         /// The other one.
         other: String,
     },
-    /// An error of the daemon's parser in the file of a node.
+    /// An address of a tunnel without the length of its network.
+    #[error("tunnel = \"{address}\" lacks its length: write \"{address}/{length}\"")]
+    NoLength {
+        /// The address.
+        address: IpAddr,
+        /// A common length.
+        length: u8,
+    },
+    /// An error of the daemon's parser in a key that the network has as written.
+    #[error("{message}")]
+    Own {
+        /// Its message, without the place.
+        message: String,
+    },
+    /// An error of the daemon's parser in the derived file of a node.
     #[error("recoded on {node} would refuse it: {message}")]
     Refused {
         /// The node.
@@ -156,6 +171,21 @@ pub enum Fault {
         /// Its message.
         message: String,
     },
+}
+
+impl Fault {
+    /// Whether `key` is written, misspelt or with a wrong value.
+    fn hides(&self, key: &str) -> bool {
+        match self {
+            Fault::Unknown { hint, .. } => {
+                let meant = hint.strip_prefix("did you mean ").unwrap_or_default();
+                meant.trim_matches(['[', ']', '?']) == key
+            }
+            Fault::Value { key: written, .. } => written == key,
+            Fault::NoLength { .. } => key == "tunnel",
+            _ => false,
+        }
+    }
 }
 
 impl fmt::Display for NetworkError {
@@ -176,8 +206,15 @@ pub struct NetworkErrors {
 }
 
 impl NetworkErrors {
-    /// Collects the mistakes found in `file`, without duplicates.
-    pub fn new(file: &str, mut errors: Vec<NetworkError>) -> NetworkErrors {
+    /// Collects the mistakes found in `file`, without duplicates, and without keys that are missing
+    /// only because they are misspelt or wrong.
+    pub fn new(file: &str, errors: Vec<NetworkError>) -> NetworkErrors {
+        let is_caused = |error: &NetworkError| match &error.fault {
+            Fault::Missing { key, .. } => errors.iter().any(|other| other.fault.hides(key)),
+            _ => false,
+        };
+        let mut errors: Vec<NetworkError> =
+            errors.iter().filter(|error| !is_caused(error)).cloned().collect();
         errors.sort_by_key(|error| error.line);
         errors.dedup();
         NetworkErrors { file: file.to_owned(), errors }

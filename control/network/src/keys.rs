@@ -10,7 +10,7 @@ pub enum KeepError {
     #[error("the file is not valid TOML ({0}): correct it first")]
     Syntax(String),
     /// The node is not in it.
-    #[error("node {0} is no longer in the file: run this again")]
+    #[error("box {0} is no longer in the file: run this again")]
     NoNode(String),
 }
 

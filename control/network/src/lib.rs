@@ -42,6 +42,8 @@ mod keys;
 
 mod entry;
 
+mod syntax;
+
 pub use capacity::Cut;
 pub use check::{Parsed, Parser, Refusal, Stream};
 pub use entry::{BoxEntry, EntryError, box_with_key, free_tunnel, with_boxes};
@@ -52,6 +54,7 @@ pub use model::{
     Auth, End, Extra, FILE_BYTES_MAX, Link, Network, Node, NodeAddress, Path, Uplink, Uplinks,
 };
 pub use own::{Found, Ways};
+pub use syntax::syntax_fault;
 
 impl Network {
     /// The file for the daemon of every node, in the order of nodes: with `[boxes]` this file,

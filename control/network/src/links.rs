@@ -42,7 +42,7 @@ pub(crate) fn link(
         if node.is_none() {
             let names = listed(nodes.iter().map(|node| node.name.as_str()));
             let hint = format!(
-                "the nodes are {names}; besides, a link has rate_mbit, preshared_key and one_way"
+                "the boxes are {names}; besides, a link has rate_mbit, preshared_key and one_way"
             );
             reader.refuse(entry.line, Fault::NoNode { name: entry.key.to_owned(), hint });
         }
@@ -173,6 +173,6 @@ fn taken(end: &End, there: &End, nodes: &[Node]) -> Fault {
         what: format!("address {}", end.place),
         owner: format!("{} dev {}", nodes[there.node].name, there.interface),
         line: there.line,
-        rule: "each interface of each node has an address of its own",
+        rule: "each interface of each box has an address of its own",
     }
 }

@@ -5,6 +5,7 @@ use crate::reader::{Entry, Reader};
 use ipnet::IpNet;
 use recoded_api::SOCKET_DEFAULT;
 use recoded_api::keys::DAEMON;
+use recoded_api::spelling::{did_you_mean, nearest};
 use recoded_secure::PublicKey;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -308,14 +309,16 @@ pub(crate) fn daemon_keys(reader: &mut Reader<'_, '_>) -> Vec<Extra> {
     for entry in reader.rest() {
         match entry.key {
             "auth" | "private_key" => {
-                let hint = "it is for all nodes: write it above [nodes]".to_owned();
+                let hint = "it is for all boxes: write it above [boxes] or [nodes]".to_owned();
                 reader.refuse(entry.line, Fault::Unknown { key: entry.key.into(), hint });
             }
             key if DAEMON.find(key).is_none() => {
                 let names = DAEMON.keys.iter().map(|key| key.name);
                 let names: Vec<_> =
                     names.filter(|name| !["auth", "private_key"].contains(name)).collect();
-                let hint = format!("the keys of [daemon] are {}", names.join(", "));
+                let hint = nearest(key, names.iter().copied()).map(did_you_mean);
+                let hint = hint
+                    .unwrap_or_else(|| format!("the keys of [daemon] are {}", names.join(", ")));
                 reader.refuse(entry.line, Fault::Unknown { key: key.into(), hint });
             }
             _ => extras.push(extra(&entry)),

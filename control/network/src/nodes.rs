@@ -78,7 +78,7 @@ fn node(
     common: &Common,
     errors: &mut Vec<NetworkError>,
 ) -> Node {
-    let place = format!("{} {}", form.word(), crate::reader::one_line(entry.key));
+    let place = format!("box {}", crate::reader::one_line(entry.key));
     let mut node = Node {
         name: entry.key.to_owned(),
         host: entry.key.to_owned(),
@@ -96,7 +96,7 @@ fn node(
     let keys = entry.value.as_table().map(|table| text.entries(table)).unwrap_or_default();
     let mut reader = Reader::new(place, entry.line, keys, errors);
     if !is_name(entry.key) || entry.key == "rate_mbit" {
-        let rule = "a node has a name of 1 to 32 letters, digits, - and _, not beginning with -, \
+        let rule = "a box has a name of 1 to 32 letters, digits, - and _, not beginning with -, \
                     and not rate_mbit";
         let (key, value) = ("name".to_owned(), crate::reader::one_line(entry.key));
         reader.refuse(entry.line, Fault::Value { key, value, rule: rule.to_owned() });
@@ -131,7 +131,7 @@ fn node(
             node.host = ssh.or(at).unwrap_or(node.host);
             match daemon.as_ref().map(|entry| (entry, entry.value)) {
                 Some((entry, DeValue::Table(table))) => {
-                    let place = format!("node {}: daemon", node.name);
+                    let place = format!("box {}: daemon", node.name);
                     let mut reader = Reader::new(place, entry.line, text.entries(table), errors);
                     node.daemon = daemon_keys(&mut reader);
                 }
@@ -145,14 +145,6 @@ fn node(
 }
 
 impl Form {
-    /// The word for a node in messages.
-    fn word(self) -> &'static str {
-        match self {
-            Form::Nodes => "node",
-            Form::Boxes => "box",
-        }
-    }
-
     /// The rule of a node that is no text or table.
     fn rule(self) -> &'static str {
         match self {
@@ -220,8 +212,10 @@ fn read_box(reader: &mut Reader<'_, '_>, node: &mut Node) {
     };
     if let Some(entry) = reader.take("tunnel") {
         let tunnel: Option<Vec<IpNet>> = paths::addresses(entry.value);
-        if tunnel.is_none() {
-            reader.wrong(&entry, TUNNEL_RULE);
+        match (&tunnel, paths::lacking_length(entry.value)) {
+            (Some(_), _) => {}
+            (None, Some(fault)) => reader.refuse(entry.line, fault),
+            (None, None) => reader.wrong(&entry, TUNNEL_RULE),
         }
         node.tunnel = tunnel.unwrap_or_default();
     }
@@ -251,7 +245,7 @@ fn uplink(text: &str) -> Option<Uplink> {
 pub(crate) fn check(network: &Network, errors: &mut Vec<NetworkError>) {
     for (index, node) in network.nodes.iter().enumerate() {
         let form = if network.shared.is_some() { Form::Boxes } else { Form::Nodes };
-        let place = format!("{} {}", form.word(), node.name);
+        let place = format!("box {}", node.name);
         let mut refuse = |fault| {
             errors.push(NetworkError { line: node.line, place: place.clone(), fault });
         };
@@ -285,23 +279,23 @@ pub(crate) fn check(network: &Network, errors: &mut Vec<NetworkError>) {
         if let Some(other) = before.find(|other| other.key.as_ref() == Some(key)) {
             let fault = Fault::Taken {
                 what: "key".into(),
-                owner: format!("node {}", other.name),
+                owner: format!("box {}", other.name),
                 line: other.line,
-                rule: "each node has a key of its own",
+                rule: "each box has a key of its own",
             };
             errors.push(NetworkError {
                 line: node.line,
-                place: format!("node {}", node.name),
+                place: format!("box {}", node.name),
                 fault,
             });
         }
     }
 }
 
-/// Checks that each subnet is behind one node, which is an end of a path.
+/// Checks that each subnet is behind one box, which is an end of a path.
 fn check_routes(network: &Network, errors: &mut Vec<NetworkError>) {
     for (index, node) in network.nodes.iter().enumerate() {
-        let place = format!("node {}", node.name);
+        let place = format!("box {}", node.name);
         let is_end = |path: &Path| paths::ends(path).iter().any(|(end, _)| *end == index);
         if !node.routes.is_empty() && !network.paths.iter().any(is_end) {
             let nets: Vec<String> = node.routes.iter().map(ToString::to_string).collect();
@@ -318,9 +312,9 @@ fn check_routes(network: &Network, errors: &mut Vec<NetworkError>) {
             let Some(other) = others.find(|other| other.routes.contains(net)) else { continue };
             let fault = Fault::Taken {
                 what: net.to_string(),
-                owner: format!("node {}", other.name),
+                owner: format!("box {}", other.name),
                 line: other.line,
-                rule: "each subnet is behind one node",
+                rule: "each subnet is behind one box",
             };
             errors.push(NetworkError { line: node.line, place: place.clone(), fault });
         }

@@ -4,6 +4,7 @@ use crate::check::{self, Parser};
 use crate::model::{Auth, Network, daemon_keys};
 use crate::nodes::{self, Form};
 use crate::reader::{Entry, Reader, Text};
+use crate::syntax::syntax_fault;
 use crate::{Fault, NetworkError, NetworkErrors, adjacency, links, paths};
 use recoded_secure::{Entropy, PrivateKey, PublicKey};
 use std::collections::BTreeMap;
@@ -44,7 +45,8 @@ impl Network {
         let lines = Text::new(text);
         let table = DeTable::parse(text).map_err(|error| {
             let line = error.span().map_or(1, |span| lines.line(span.start));
-            let fault = Fault::Syntax { message: error.message().replace('\n', ", ") };
+            let fault =
+                Fault::Syntax { message: syntax_fault(text, error.message(), error.span()) };
             NetworkErrors::new(file, vec![NetworkError { line, place: String::new(), fault }])
         })?;
         let mut errors = Vec::new();
@@ -127,11 +129,13 @@ fn read(
             errors.push(NetworkError { line: 1, place: String::new(), fault });
         }
     }
-    for (table, line) in tables(text, links.as_ref(), "link", errors) {
+    // Without boxes, every name in links and paths would be a mistake of its own.
+    let has_boxes = !network.nodes.is_empty();
+    for (table, line) in tables(text, links.as_ref().filter(|_| has_boxes), "link", errors) {
         let found = links::link(text, table, line, &network.nodes, &network.links, errors);
         network.links.extend(found);
     }
-    for (table, line) in tables(text, paths.as_ref(), "path", errors) {
+    for (table, line) in tables(text, paths.as_ref().filter(|_| has_boxes), "path", errors) {
         let id = paths::next_id(&network.paths);
         network.paths.extend(paths::path(text, table, line, id, &network.nodes, errors));
     }

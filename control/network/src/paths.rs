@@ -6,8 +6,14 @@ use crate::reader::{Entry, Reader, Text, listed};
 use crate::{Fault, NetworkError};
 use ipnet::IpNet;
 use recoded_api::keys::{FLOW, TUNNEL};
+use recoded_api::spelling::{did_you_mean, nearest};
+use std::net::IpAddr;
 use toml::de::{DeTable, DeValue};
 use toml_edit::Value;
+
+/// Keys of a path itself, for suggestions.
+const OWN: [&str; 11] =
+    ["via", "ways", "from", "to", "tunnel", "mode", "latency", "name", "id", "mtu", "kill_switch"];
 
 /// Keys of flows that are derived from the path.
 const DERIVED: [&str; 11] = [
@@ -28,7 +34,7 @@ const TUNNEL_RULE: &str = "write the addresses of the tunnel at both ends, first
                            such as [\"10.99.0.1/24\", \"10.99.0.2/24\"]; with several receivers \
                            one for each, in the order in which ways come to them; an \
                            end may have a list of addresses, IPv4 and IPv6";
-const WAYS_RULE: &str = "it lists ways, and each way lists its nodes from source to receiver: \
+const WAYS_RULE: &str = "it lists ways, and each way lists its boxes from source to receiver: \
                          [[\"a\", \"b\", \"d\"], [\"a\", \"c\", \"d\"]]";
 const VIA_RULE: &str = "it lists the boxes of the path, from one end to the other: [\"a\", \"b\"]";
 const ID_RULE: &str = "it is a whole number from 0 to 4294967294; the return path has the next one";
@@ -259,11 +265,14 @@ fn extras(reader: &mut Reader<'_, '_>) -> (Vec<Extra>, Vec<Extra>) {
         } else {
             let names = FLOW.keys.iter().map(|key| key.name);
             let names: Vec<_> = names.filter(|name| !DERIVED.contains(name)).collect();
-            let hint = format!(
-                "a path has via or ways, tunnel, mode, latency, name, id, mtu, kill_switch and the \
-                 keys of its flows: {}",
-                names.join(", ")
-            );
+            let known = OWN.iter().chain(&names).copied();
+            let hint = nearest(key, known).map(did_you_mean).unwrap_or_else(|| {
+                format!(
+                    "a path has via or ways, tunnel, mode, latency, name, id, mtu, kill_switch and \
+                     the keys of its flows: {}",
+                    names.join(", ")
+                )
+            });
             reader.refuse(entry.line, Fault::Unknown { key: key.to_owned(), hint });
         }
     }
@@ -277,7 +286,7 @@ fn named(
     key: &'static str,
     nodes: &[Node],
 ) -> Option<usize> {
-    let rule = "it is the name of a node";
+    let rule = "it is the name of a box";
     let Some(entry) = entry else {
         reader.refuse(reader.line, Fault::Missing { key, rule: rule.to_owned() });
         return None;
@@ -294,7 +303,7 @@ fn several(reader: &mut Reader<'_, '_>, entry: &Entry<'_>, nodes: &[Node]) -> Op
     let names: Option<Vec<&str>> =
         items.and_then(|items| items.iter().map(|item| item.get_ref().as_str()).collect());
     let Some(names) = names else {
-        reader.wrong(entry, "it lists the nodes between from and to, in order: [\"b\"]");
+        reader.wrong(entry, "it lists the boxes between from and to, in order: [\"b\"]");
         return None;
     };
     let found: Vec<_> =
@@ -305,7 +314,7 @@ fn several(reader: &mut Reader<'_, '_>, entry: &Entry<'_>, nodes: &[Node]) -> Op
 fn find(reader: &mut Reader<'_, '_>, line: usize, name: &str, nodes: &[Node]) -> Option<usize> {
     let found = nodes.iter().position(|node| node.name == name);
     if found.is_none() {
-        let hint = format!("the nodes are {}", listed(nodes.iter().map(|node| node.name.as_str())));
+        let hint = format!("the boxes are {}", listed(nodes.iter().map(|node| node.name.as_str())));
         reader.refuse(line, Fault::NoNode { name: crate::reader::one_line(name), hint });
     }
     found
@@ -323,6 +332,15 @@ pub(crate) fn addresses(item: &DeValue<'_>) -> Option<Vec<IpNet>> {
     }
 }
 
+/// The fault of the first address that has no length.
+pub(crate) fn lacking_length(item: &DeValue<'_>) -> Option<Fault> {
+    if let Some(items) = item.as_array() {
+        return items.iter().find_map(|item| lacking_length(item.get_ref()));
+    }
+    let address: IpAddr = item.as_str()?.parse().ok()?;
+    Some(Fault::NoLength { address, length: if address.is_ipv4() { 24 } else { 64 } })
+}
+
 fn tunnel_ends(
     reader: &mut Reader<'_, '_>,
     entry: &Entry<'_>,
@@ -334,7 +352,10 @@ fn tunnel_ends(
     let Some(ends) = ends.filter(|ends| {
         ends.len() > 1 && receivers.is_none_or(|receivers| ends.len() == receivers + 1)
     }) else {
-        reader.wrong(entry, TUNNEL_RULE);
+        match lacking_length(entry.value) {
+            Some(fault) => reader.refuse(entry.line, fault),
+            None => reader.wrong(entry, TUNNEL_RULE),
+        }
         return None;
     };
     match disagreement(&ends) {
@@ -424,7 +445,7 @@ fn together(ways: &[Vec<usize>]) -> Option<&'static str> {
     let source = |way: &Vec<usize>| way.first().copied();
     let inside = |way: &Vec<usize>, node: usize| way[..way.len() - 1].contains(&node);
     if ways.windows(2).any(|pair| source(&pair[0]) != source(&pair[1])) {
-        Some("all begin at one node, the source")
+        Some("all begin at one box, the source")
     } else if receivers(ways).iter().any(|to| ways.iter().any(|way| inside(way, *to))) {
         Some("none continues where another one ends: a receiver forwards nothing")
     } else if (1..ways.len()).any(|at| ways[..at].contains(&ways[at])) {
@@ -466,7 +487,7 @@ fn overlap(network: &Network, path: &Path, other: &Path) -> Vec<Fault> {
                     what: format!("tunnel name {}", path.name.as_deref().unwrap_or_default()),
                     owner: owner.clone(),
                     line: other.line,
-                    rule: "each tunnel of a node has a name of its own",
+                    rule: "each tunnel of a box has a name of its own",
                 });
             }
             let pairs = nets.iter().flat_map(|net| there.iter().map(move |there| (net, there)));
@@ -477,7 +498,7 @@ fn overlap(network: &Network, path: &Path, other: &Path) -> Vec<Fault> {
                     what: format!("tunnel {net} at {}", network.nodes[node].name),
                     owner,
                     line: other.line,
-                    rule: "prefixes of tunnels of a node do not overlap",
+                    rule: "prefixes of tunnels of a box do not overlap",
                 });
             }
         }

@@ -1,6 +1,7 @@
 //! TOML with line numbers: one table at a time, with mistakes collected.
 
 use crate::error::{Fault, NetworkError};
+use recoded_api::spelling::{did_you_mean, nearest};
 use std::collections::BTreeSet;
 use toml::de::{DeTable, DeValue};
 use toml_edit::Value;
@@ -136,7 +137,9 @@ impl<'e, 'a> Reader<'e, 'a> {
     /// Refuses the remaining keys, since only `known` exist.
     pub fn no_more(&mut self, known: &str) {
         for entry in self.rest() {
-            let hint = format!("there is {known}");
+            let words = known.split([',', ' ']).filter(|word| !word.is_empty() && *word != "and");
+            let hint = nearest(entry.key, words).map(did_you_mean);
+            let hint = hint.unwrap_or_else(|| format!("there is {known}"));
             self.refuse(entry.line, Fault::Unknown { key: entry.key.to_owned(), hint });
         }
     }

@@ -123,6 +123,15 @@ fn mistakes_are_reported_at_once_with_line_and_cure() {
         format!("{ROUTES}routes = [\"10.63.0.0/24\"]\n"),
         ROUTES.replace(", key = \"3p", ", routes = [\"10.64.0.0/24\"], key = \"3p"),
         format!("{LINE}[nodes]\nz = \"z\"\n"),
+        LINE.replace("[boxes]", "[box]"),
+        TWO.replace("tunnel =", "tunel ="),
+        TWO.replace("10.99.0.2/24", "10.99.0.2"),
+        LINE.replace("at = \"192.0.2.1\"", "addr = \"192.0.2.1\""),
+        TWO.replace("\"vpn.example.net\"", "vpn.example.net"),
+        format!("{TWO}[boxes]\n"),
+        format!(
+            "[daemon]\nworker = 2\n{TWO}[[path]]\nvia = [\"laptop\", \"server\"]\nreduncancy = 2\n"
+        ),
     ];
     let mut all = String::new();
     for text in cases {

@@ -4,12 +4,18 @@
 //! by the same rules as the file.
 
 use super::error::{ConfigError, ConfigErrors, Fault, one_line};
+use recoded_api::spelling::{did_you_mean, nearest};
+use recoded_network::syntax_fault;
 use std::net::IpAddr;
 use toml::Value;
 use toml::de::{DeTable, DeValue};
 
 /// Largest file that is read; it has room for thousands of flows.
 pub const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Sections that a misspelt one may mean, those of networks included.
+const SECTIONS: [&str; 7] =
+    ["[daemon]", "[[link]]", "[[tunnel]]", "[[neighbour]]", "[[flow]]", "[boxes]", "[[path]]"];
 
 /// A parsed file.
 #[derive(Clone, Debug)]
@@ -91,8 +97,8 @@ impl Document {
     pub fn parse(file: &str, text: &str) -> Result<Document, ConfigErrors> {
         let table = DeTable::parse(text).map_err(|error| {
             let line = error.span().map(|span| Lines::new(text).of(span.start));
-            let message = error.message().replace('\n', ", ");
-            let fault = Fault::Syntax { message };
+            let fault =
+                Fault::Syntax { message: syntax_fault(text, error.message(), error.span()) };
             ConfigErrors::new(file, vec![ConfigError { line, place: String::new(), fault }])
         })?;
         let mut walker = Walker { text, lines: Lines::new(text), errors: Vec::new() };
@@ -143,9 +149,11 @@ impl Walker<'_> {
                 "flow" => document.flows = self.sections("flow", line, value.get_ref()),
                 other => {
                     let line = self.lines.of(key.span().start);
-                    let hint =
-                        "a file has [daemon], [[link]], [[tunnel]], [[neighbour]] and [[flow]]";
-                    let hint = hint.to_owned();
+                    let hint = nearest(other, SECTIONS).map(did_you_mean);
+                    let hint = hint.unwrap_or_else(|| {
+                        "a file has [daemon], [[link]], [[tunnel]], [[neighbour]] and [[flow]]"
+                            .to_owned()
+                    });
                     let fault = Fault::Unknown { key: other.to_owned(), hint };
                     self.errors.push(ConfigError { line: Some(line), place: String::new(), fault });
                 }

@@ -18,7 +18,7 @@ pub struct ConfigError {
 pub enum Fault {
     /// Invalid TOML.
     Syntax {
-        /// The parser's message.
+        /// The message, of `recoded_network::syntax_fault`.
         message: String,
     },
     /// A section or key that does not exist.
@@ -54,7 +54,7 @@ impl fmt::Display for ConfigError {
             write!(formatter, "{}: ", self.place)?;
         }
         match &self.fault {
-            Fault::Syntax { message } => write!(formatter, "this is not valid TOML: {message}"),
+            Fault::Syntax { message } => formatter.write_str(message),
             Fault::Unknown { key, hint } => write!(formatter, "unknown key {key}: {hint}"),
             Fault::Missing { key, rule } => write!(formatter, "{key} is missing: {rule}"),
             Fault::Value { key, value, verdict, rule } => {

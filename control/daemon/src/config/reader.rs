@@ -6,6 +6,7 @@
 use super::document::{Entry, Section};
 use super::error::{ConfigError, Fault, one_line};
 use recoded_api::keys::{TABLES, Table, Values};
+use recoded_api::spelling::{did_you_mean, nearest};
 use recoded_api::units::{self, DURATION_UNITS, RATE_UNITS, UnitError};
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -29,12 +30,9 @@ impl<'a> Reader<'a> {
         let known: Vec<&str> = table.keys.iter().map(|key| key.name).collect();
         for entry in &self.section.entries {
             if table.find(&entry.key).is_none() {
-                let near = known.iter().min_by_key(|key| distance(key, &entry.key));
-                let hint = match near {
-                    Some(near) if distance(near, &entry.key) <= 2 => {
-                        format!("did you mean {near}?")
-                    }
-                    _ => format!("[[{}]] has {}", self.section.kind, known.join(", ")),
+                let hint = match nearest(&entry.key, known.iter().copied()) {
+                    Some(near) => did_you_mean(near),
+                    None => format!("[[{}]] has {}", self.section.kind, known.join(", ")),
                 };
                 let hint = hint.replace("[[daemon]]", "[daemon]");
                 let fault = Fault::Unknown { key: entry.key.clone(), hint };
@@ -65,14 +63,24 @@ impl<'a> Reader<'a> {
         self.entry(key).is_some()
     }
 
-    /// Demands a key.
+    /// Demands a key, unless an unknown one is a misspelling of it.
     pub fn require<T>(&mut self, key: &'static str, value: Option<T>, rule: &str) -> Option<T> {
-        if value.is_none() && !self.has(key) {
+        if value.is_none() && !self.has(key) && !self.is_misspelt(key) {
             let fault = Fault::Missing { key, rule: rule.to_owned() };
             let line = self.section.line;
             self.push(Some(line), fault);
         }
         value
+    }
+
+    /// Whether an unknown key of the section probably means `key`.
+    fn is_misspelt(&self, key: &str) -> bool {
+        let Some(table) = TABLES.iter().find(|table| table.section == self.section.kind) else {
+            return false;
+        };
+        let unknown = self.section.entries.iter().filter(|entry| table.find(&entry.key).is_none());
+        let known = || table.keys.iter().map(|known| known.name);
+        unknown.map(|entry| nearest(&entry.key, known())).any(|near| near == Some(key))
     }
 
     /// A whole number that counts something.
@@ -293,23 +301,4 @@ fn place(section: &Section, index: usize) -> String {
         Some(Value::Integer(id)) => format!("{} {id}", section.kind),
         _ => format!("{} number {}", section.kind, index + 1),
     }
-}
-
-/// Edit distance of two short words (Levenshtein).
-fn distance(left: &str, right: &str) -> usize {
-    if right.len() > 64 {
-        return usize::MAX;
-    }
-    let right: Vec<char> = right.chars().collect();
-    let mut row: Vec<usize> = (0..=right.len()).collect();
-    for (i, a) in left.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, b) in right.iter().enumerate() {
-            let substituted = diagonal + usize::from(a != *b);
-            diagonal = row[j + 1];
-            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[right.len()]
 }

@@ -28,6 +28,8 @@ pub struct Text {
     pub mtus: BTreeMap<String, u32>,
     /// Addresses of the host names in it.
     pub names: Names,
+    /// Whether it was derived from the file of a network, which has other lines.
+    pub is_derived: bool,
 }
 
 /// The result of applying a configuration.
@@ -138,9 +140,9 @@ impl Client {
 
     async fn text(&self, ask: Ask, texts: Vec<String>) -> Result<Text, ControlError> {
         match self.ask(ask, texts).await? {
-            (Answer::Text { number, file, mtus, names }, Some(text)) => {
+            (Answer::Text { number, file, mtus, names, is_derived }, Some(text)) => {
                 let text = read(text).map_err(|error| silent(&error))?;
-                Ok(Text { number, file, text, mtus, names })
+                Ok(Text { number, file, text, mtus, names, is_derived })
             }
             other => Err(unexpected(&other.0)),
         }

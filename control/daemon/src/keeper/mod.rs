@@ -127,8 +127,15 @@ enum Answer {
     /// were switched on, or their address changed.
     Done { number: u64 },
     /// The text is attached, with the MTUs of the interfaces and the addresses of the hosts that it
-    /// names.
-    Text { number: u64, file: String, mtus: BTreeMap<String, u32>, names: Names },
+    /// names, and whether it was derived from a file with other lines.
+    Text {
+        number: u64,
+        file: String,
+        mtus: BTreeMap<String, u32>,
+        names: Names,
+        #[serde(default)]
+        is_derived: bool,
+    },
     /// The configurations applied so far.
     History(Past),
     /// Refused; the reason is attached.

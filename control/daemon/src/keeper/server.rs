@@ -10,6 +10,7 @@ use crate::config::names::Names;
 use crate::events::{Happened, Kind, Log};
 use crate::keys::Keys;
 use crate::lifecycle::{read, written};
+use crate::network;
 use crate::node;
 use recoded_api::v1::Events;
 use recoded_runtime::channel::Channel;
@@ -326,7 +327,7 @@ impl Keeper {
             (Ask::History, _) => Ok((Answer::History(self.report()), Along::Nothing)),
             (Ask::Open, _) => {
                 let text = self.unchanged()?;
-                Ok((self.text(BTreeMap::new(), self.names()), Along::Text(text)))
+                Ok((self.text(BTreeMap::new(), self.names(), false), Along::Text(text)))
             }
             (Ask::Prepare, [text]) => self.prepare(text),
             (Ask::Finish, _) => self.finish(),
@@ -343,9 +344,9 @@ impl Keeper {
         Answer::Done { number: self.history().number() }
     }
 
-    fn text(&self, mtus: BTreeMap<String, u32>, names: Names) -> Answer {
+    fn text(&self, mtus: BTreeMap<String, u32>, names: Names, is_derived: bool) -> Answer {
         let number = self.history().number();
-        Answer::Text { number, file: self.file.clone(), mtus, names }
+        Answer::Text { number, file: self.file.clone(), mtus, names, is_derived }
     }
 
     /// Parses a text, and reads the MTUs of the interfaces that it names.
@@ -402,8 +403,9 @@ impl Keeper {
         let mut state = self.state();
         state.coming = Some(Draft { file: text.clone(), text: text.clone() });
         state.is_previous = number.is_none();
+        let is_derived = network::is_network(&state.loaded);
         drop(state);
-        Ok((self.text(mtus, names), Along::Text(text)))
+        Ok((self.text(mtus, names, is_derived), Along::Text(text)))
     }
 
     fn take(&self, coming: Coming, text: &str, shown: &str) -> Outcome {

@@ -66,7 +66,7 @@ fn wrong_units_are_named_with_those_that_exist() {
     for (value, verdict, units) in [
         ("2 parsecs", "has an unknown unit", units),
         ("20", "has no unit", units),
-        ("-2 ms", "does not begin with a number", ""),
+        ("-2 ms", "is negative", ""),
         ("", "does not begin with a number", ""),
         ("1.5 ns", "has too many decimals", ""),
         ("1 ns", "has too many decimals", ""),

@@ -59,7 +59,7 @@ impl Keeper {
             .check_by(&self.file, &text, &names)
             .map_err(|errors| No::Refused(format!("{errors}\nnothing was changed")))?;
         names::refuse_unknown(&config, &known).map_err(No::Refused)?;
-        Ok((self.text(mtus, names), text))
+        Ok((self.text(mtus, names, network::is_network(file)), text))
     }
 
     pub(super) fn read_file(&self) -> Result<String, No> {
