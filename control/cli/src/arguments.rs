@@ -123,7 +123,7 @@ pub enum Command {
     /// recoded at every neighbour. Changes nothing.
     Doctor {
         /// Time to watch counters and to wait for replies
-        #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=60))]
+        #[arg(long, default_value = "2", value_parser = |text: &str| durations::seconds(text, 1..=60))]
         seconds: u64,
     },
     /// Prepare this host for a configuration; needs no daemon
@@ -181,7 +181,7 @@ pub enum Command {
     #[command(after_help = KERNELS)]
     Kernels {
         /// Total time for measurements; 0 measures nothing
-        #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(0..=60))]
+        #[arg(long, default_value = "2", value_parser = |text: &str| durations::seconds(text, 0..=60))]
         seconds: u64,
         /// Print the effect of forcing this level
         #[arg(long, value_name = "LEVEL")]
@@ -192,7 +192,7 @@ pub enum Command {
     #[command(after_help = ENGINES)]
     Engines {
         /// Total time for measurements; 0 measures nothing
-        #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(0..=600))]
+        #[arg(long, default_value = "3", value_parser = |text: &str| durations::seconds(text, 0..=600))]
         seconds: u64,
         /// The FPGA card, as in the daemon's configuration; it must not be in use
         #[arg(long, value_name = "CARD")]
@@ -269,7 +269,8 @@ pub enum Command {
     /// listens on loopback only. From elsewhere use ssh -L 9429:127.0.0.1:9429 THIS-HOST.
     Web {
         /// Loopback address and port; port 0 for any free one
-        #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9429")]
+        #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9429",
+              value_parser = address_and_port)]
         listen: SocketAddr,
     },
     /// Print a new private key; needs no daemon
@@ -371,6 +372,10 @@ fn flow_id(text: &str) -> Result<u32, String> {
         .map_err(|_| "write the id of a flow, such as 1 (recodectl show lists them)".to_owned())
 }
 
+fn address_and_port(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "write ADDRESS:PORT, such as 127.0.0.1:8080".to_owned())
+}
+
 fn configuration_number(text: &str) -> Result<u64, String> {
     let rule = "write the number of a configuration, such as 3 (recodectl history lists them)";
     text.parse().map_err(|_| rule.to_owned())
@@ -442,6 +447,8 @@ impl FromStr for Target {
             return Ok(Target::Engine);
         }
         let id = text.parse().map(Target::Flow);
-        id.map_err(|_| "write the id of a flow, or engine".to_owned())
+        id.map_err(|_| {
+            format!("there is no flow {text}: write its number, which recodectl show lists")
+        })
     }
 }

@@ -1,26 +1,71 @@
-//! Durations as users write them.
+//! Durations as users write them: with a unit, or as a number of seconds.
 
 use recoded_api::units::{self, UnitError};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
+/// A duration such as 0.5, 90s or 1.5 h.
+pub fn duration(text: &str) -> Option<Duration> {
+    let nanos = match units::nanoseconds(text) {
+        Err(UnitError::NoUnit) => units::nanoseconds(&format!("{} s", text.trim())),
+        nanos => nanos,
+    };
+    nanos.ok().map(Duration::from_nanos)
+}
+
 /// Seconds of a duration such as 60s, 5m or 1h.
 pub fn confirm_seconds(text: &str) -> Result<u64, String> {
     let rule = || "write a time of 1s to 24h, such as 60s, 5m or 1h".to_owned();
-    // A number without a unit counts seconds.
-    let seconds = match units::nanoseconds(text) {
-        Err(UnitError::NoUnit) => text.trim().parse().ok(),
-        nanoseconds => nanoseconds
-            .ok()
-            .filter(|nanos| nanos.is_multiple_of(NANOS_PER_SECOND))
-            .map(|nanos| nanos / NANOS_PER_SECOND),
-    };
-    seconds.filter(|seconds| (1..=24 * 3600).contains(seconds)).ok_or_else(rule)
+    whole(text).filter(|seconds| (1..=24 * 3600).contains(seconds)).ok_or_else(rule)
 }
 
-/// Seconds between two looks.
+/// Whole seconds in a range.
+pub fn seconds(text: &str, range: RangeInclusive<u64>) -> Result<u64, String> {
+    let seconds = whole(text).filter(|seconds| range.contains(seconds));
+    seconds.ok_or_else(|| format!("write {} to {} seconds", range.start(), range.end()))
+}
+
+/// A duration in a range of seconds.
+pub fn within(text: &str, range: RangeInclusive<f64>) -> Result<Duration, String> {
+    let duration = duration(text).filter(|duration| range.contains(&duration.as_secs_f64()));
+    duration.ok_or_else(|| format!("write {} to {} seconds", range.start(), range.end()))
+}
+
+/// Time between two looks.
 pub fn interval(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().ok().filter(|seconds| (0.5..=3600.0).contains(seconds));
-    seconds.map(Duration::from_secs_f64).ok_or_else(|| "write 0.5 to 3600 seconds".to_owned())
+    within(text, 0.5..=3600.0)
+}
+
+fn whole(text: &str) -> Option<u64> {
+    let nanos = duration(text)?.as_nanos();
+    let is_whole = nanos.is_multiple_of(u128::from(NANOS_PER_SECOND));
+    u64::try_from(nanos / u128::from(NANOS_PER_SECOND)).ok().filter(|_| is_whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_seconds_and_units_are_those_of_files() {
+        for (text, expected) in [
+            ("2", Ok(2)),
+            ("2s", Ok(2)),
+            ("2 s", Ok(2)),
+            ("2000ms", Ok(2)),
+            ("1m", Ok(60)),
+            ("2.5", Err("write 2 to 120 seconds".to_owned())),
+            ("121", Err("write 2 to 120 seconds".to_owned())),
+            ("-2", Err("write 2 to 120 seconds".to_owned())),
+            ("two", Err("write 2 to 120 seconds".to_owned())),
+        ] {
+            assert_eq!(seconds(text, 2..=120), expected, "{text}");
+        }
+        assert_eq!(interval("1s"), Ok(Duration::from_secs(1)));
+        assert_eq!(interval("0.5"), Ok(Duration::from_millis(500)));
+        assert_eq!(interval("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(interval("0.4"), Err("write 0.5 to 3600 seconds".to_owned()));
+    }
 }

@@ -123,7 +123,10 @@ fn since_at(text: &str, now: &Zoned) -> Result<Timestamp, String> {
         return Ok(instant);
     }
     let zone = now.time_zone();
-    let zoned = if let Ok(ago) = text.parse::<Span>() {
+    // A number counts seconds, as for every other duration.
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let span = if is_number { format!("{text}s") } else { text.to_owned() };
+    let zoned = if let Ok(ago) = span.parse::<Span>() {
         now.checked_sub(ago.abs()).ok()
     } else if let Ok(date) = text.parse::<DateTime>() {
         date.to_zoned(zone.clone()).ok()
@@ -148,6 +151,7 @@ mod tests {
             ("10m", "2026-11-23T06:35:00Z"),
             ("1h30m", "2026-11-23T05:15:00Z"),
             ("90s", "2026-11-23T06:43:30Z"),
+            ("90", "2026-11-23T06:43:30Z"),
             ("2d", "2026-11-21T06:45:00Z"),
             ("07:30", "2026-11-23T06:30:00Z"),
             ("08:00", "2026-11-22T07:00:00Z"),
@@ -159,7 +163,7 @@ mod tests {
             let got = since_at(text, &now).map(|at| at.to_string());
             assert_eq!(got.as_deref(), Ok(expected), "{text}");
         }
-        for wrong in ["", "soon", "10", "7:3", "25:00", "9999999999999h", "-"] {
+        for wrong in ["", "soon", "7:3", "25:00", "9999999999999h", "-"] {
             assert!(since_at(wrong, &now).is_err(), "{wrong}: {:?}", since_at(wrong, &now));
         }
     }

@@ -12,7 +12,7 @@ use clap::Args;
 use ipnet::IpNet;
 use recoded::config::document::FILE_BYTES_MAX;
 use recoded_network::{
-    BoxEntry, EntryError, Fault, NetworkErrors, box_with_key, free_tunnel, with_boxes,
+    BoxEntry, EntryError, Fault, NetworkError, NetworkErrors, box_with_key, free_tunnel, with_boxes,
 };
 use recoded_secure::{KeyError, PrivateKey, PublicKey, key_file};
 use serde::Serialize;
@@ -91,6 +91,12 @@ pub enum InitError {
     /// A line, or the file.
     #[error(transparent)]
     Entry(#[from] EntryError),
+    /// Neighbours that cannot find each other.
+    #[error(
+        "neither {0} nor {1} has an address: repeat init with --address on the one that others can \
+         reach; nothing was written to the file"
+    )]
+    NoAddress(String, String),
     /// The file would have mistakes.
     #[error("{0}\nnothing was written to the file")]
     Network(#[from] NetworkErrors),
@@ -148,6 +154,10 @@ pub fn run(options: &InitOptions) -> Result<Initialised, InitError> {
         // A single box waits for the next one, and more than two for the paths between them.
         Err(mut errors) => {
             errors.errors.retain(|it| !lacks_path(&it.fault));
+            if let [NetworkError { fault: Fault::NoPlace { one, other }, .. }] = &errors.errors[..]
+            {
+                return Err(InitError::NoAddress(one.clone(), other.clone()));
+            }
             if !errors.errors.is_empty() {
                 return Err(errors.into());
             }

@@ -3,6 +3,7 @@
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use recoded_api::keys::{DAEMON, FLOW};
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fmt::Write;
 
@@ -60,6 +61,19 @@ impl TypedValueParser for ChangeParser {
         });
         Some(Box::new(changes.chain(engines)))
     }
+}
+
+/// Parses the changes of a flow, each key once.
+pub fn changes(words: &[String]) -> Result<BTreeMap<String, String>, String> {
+    let mut changes = BTreeMap::new();
+    for word in words {
+        let (key, value) = key_value(word)?;
+        if changes.contains_key(&key) {
+            return Err(format!("{key} is given twice"));
+        }
+        changes.insert(key, value);
+    }
+    Ok(changes)
 }
 
 /// Parses a change of a flow.

@@ -77,6 +77,7 @@ use recoded_api::client::{Client, ClientError};
 use recoded_api::exit;
 use recoded_api::v1::Adopted;
 use recoded_gf::ForceError;
+use recoded_network::EntryError;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -150,6 +151,7 @@ impl Failure {
             | Failure::Usage(_)
             | Failure::UnknownCommand(_)
             | Failure::UnknownTopic(_)
+            | Failure::Init(init::InitError::Entry(EntryError::Line))
             | Failure::Top(top::TopError::NoTerminal | top::TopError::Json) => exit::USAGE,
             Failure::Output(_)
             | Failure::Web(_)
@@ -224,10 +226,16 @@ fn main() -> ExitCode {
 /// the rest is invalid.
 fn wrong_command_line(error: &clap::Error) -> ExitCode {
     let json = std::env::args_os().any(|word| word == "--json");
-    if !error.use_stderr() || !json {
-        error.exit()
+    let unnamed = network::file_without_option(error);
+    match &unnamed {
+        Some(words) if !json => {
+            eprintln!("recodectl: {words}");
+            return ExitCode::from(exit::USAGE);
+        }
+        None if !error.use_stderr() || !json => error.exit(),
+        _ => {}
     }
-    let words = error.to_string();
+    let words = unnamed.unwrap_or_else(|| error.to_string());
     // Without the lines meant for terminals.
     let words = ["\n\nUsage", "\n\nFor more information"]
         .iter()
@@ -406,8 +414,7 @@ fn change(arguments: &Arguments) -> Result<String, Failure> {
     let json = arguments.json;
     match &arguments.command {
         Command::Set { target: Target::Flow(flow), changes, save, confirm } => {
-            let changes = changes.iter().map(|change| keys::key_value(change));
-            let changes = changes.collect::<Result<BTreeMap<_, _>, _>>().map_err(Failure::Usage)?;
+            let changes = keys::changes(changes).map_err(Failure::Usage)?;
             let (mut client, flow) = (connect()?, i64::from(*flow));
             let adopted = match confirm {
                 Some(seconds) => client.set_for(flow, &changes, *seconds)?,

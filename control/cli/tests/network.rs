@@ -328,7 +328,7 @@ fn keys_are_made_on_their_boxes_and_public_ones_kept() {
     let (code, text) = boxes.recodectl("-f net.toml status");
     assert_eq!(code, 2, "{text}");
     assert!(
-        text.contains("net.toml:3: node a: a has no key: `recodectl -f net.toml keys --save`"),
+        text.contains("net.toml:3: box a: a has no key: `recodectl -f net.toml keys --save`"),
         "{text}"
     );
     boxes.write("b/key", "was there\n");
@@ -435,7 +435,7 @@ fn key_stays_where_a_box_does_not_follow() {
     assert_eq!(boxes.read("b/key-2"), "in use?\n");
 
     for (arguments, said) in [
-        ("-f net.toml keys --rotate d", "there is no node d: the nodes are a, b, c"),
+        ("-f net.toml keys --rotate d", "there is no box d: the boxes are a, b, c"),
         ("-f net.toml keys --rotate b --only b", "leave --only out"),
         ("-f net.toml keys --rotate b --save", "cannot be used with"),
         ("keys --rotate b", "name its file"),
@@ -500,8 +500,8 @@ fn wrong_command_lines_and_networks_are_refused_in_words() {
         ("show --only a", "--only is for the boxes of a network"),
         ("render net.toml --diff", "name their folder with --out"),
         ("-f nothing.toml status", "cannot read nothing.toml"),
-        ("-f wrong.toml status", "wrong.toml:3: node a: a = 3 is wrong"),
-        ("-f net.toml --only x status", "there is no node x: the nodes are a, b, c"),
+        ("-f wrong.toml status", "wrong.toml:3: box a: a = 3 is wrong"),
+        ("-f net.toml --only x status", "there is no box x: the boxes are a, b, c"),
         ("-f net.toml history", "history is for one host: leave -f out"),
         ("-f net.toml --ssh ' status", "write a program and its arguments"),
         ("-f net.toml apply --confirm 1s", "10s to 24h"),

@@ -21,6 +21,9 @@ pub enum MeasureError {
         /// The resolver's error.
         source: io::Error,
     },
+    /// A port that cannot be.
+    #[error("port {0} is above 65535")]
+    Port(String),
     /// No socket.
     #[error("cannot open a UDP socket: {0}")]
     Socket(#[from] io::Error),

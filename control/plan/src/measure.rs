@@ -9,7 +9,7 @@
 //! abort nothing but this measurement.
 
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
 use crate::error::MeasureError;
@@ -112,6 +112,13 @@ pub fn measure(
 /// Resolves a host that is given with or without a port.
 fn resolve(host: &str) -> Result<SocketAddr, MeasureError> {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
+    // The colons of a bare IPv6 address are its own.
+    let port = host.rsplit_once(':').filter(|_| bare.parse::<IpAddr>().is_err());
+    if let Some((_, port)) = port
+        && port.parse::<u64>().is_ok_and(|port| port > u64::from(u16::MAX))
+    {
+        return Err(MeasureError::Port(port.to_owned()));
+    }
     let found = match bare.parse() {
         Ok(address) => return Ok(SocketAddr::new(address, PORT)),
         Err(_) if host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) => {

@@ -28,6 +28,7 @@ pub use web::WebError;
 
 use crate::arguments::{Arguments, Command};
 use crate::part::Show;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use options::Fleet;
 use recoded_api::exit;
 use recoded_network::{FILE_BYTES_MAX, KeepError, Network, NetworkErrors, Node};
@@ -50,7 +51,7 @@ pub enum NetworkFailure {
     Network(#[from] NetworkErrors),
     #[error(transparent)]
     Keep(#[from] KeepError),
-    #[error("there is no node {name}: the nodes are {nodes}")]
+    #[error("there is no box {name}: the boxes are {nodes}")]
     NoNode { name: String, nodes: String },
     #[error("--ssh {0}: write a program and its arguments as in a shell")]
     Program(String),
@@ -61,6 +62,8 @@ pub enum NetworkFailure {
          for this host alone there are show, doctor and reload"
     )]
     NoNetwork(&'static str),
+    #[error("name the network: recodectl render net.toml")]
+    NoFile,
     #[error("{0} is for one host: leave -f out, and run it there")]
     OneHost(String),
     #[error(
@@ -118,6 +121,17 @@ impl NetworkFailure {
             _ => "usage",
         }
     }
+}
+
+/// The message for a command of networks that got its file without -f.
+pub fn file_without_option(error: &clap::Error) -> Option<String> {
+    let ContextValue::String(file) = error.get(ContextKind::InvalidArg)? else { return None };
+    let is_file = error.kind() == ErrorKind::UnknownArgument && !file.starts_with('-');
+    let words: Vec<String> = std::env::args().collect();
+    let command = ["check", "apply", "keys", "status"].into_iter();
+    let mut command = command.filter(|command| words.iter().any(|word| word == command));
+    let command = command.next().filter(|_| is_file)?;
+    Some(format!("name the file with -f: recodectl -f {file} {command}"))
 }
 
 /// A command's output and the exit code of the program.

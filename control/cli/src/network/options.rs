@@ -21,8 +21,8 @@ pub struct Fleet {
     pub ssh: String,
 
     /// With -f: seconds that each box may take to answer
-    #[arg(long, global = true, value_name = "SECONDS", default_value_t = 30,
-          value_parser = clap::value_parser!(u64).range(1..=600))]
+    #[arg(long, global = true, value_name = "SECONDS", default_value = "30",
+          value_parser = |text: &str| crate::durations::seconds(text, 1..=600))]
     pub patience: u64,
 }
 
@@ -32,7 +32,7 @@ pub struct Rendering {
     /// The network, such as net.toml
     #[arg(value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// Write NODE.toml for each node into this folder, and print nothing else
+    /// Write NODE.toml for each node into this folder, and print the files' names
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Print how the files in that folder would change, and write nothing

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// Renders a network.
 pub fn run(rendering: &Rendering, fleet: &Fleet, json: bool) -> Result<Told, crate::Failure> {
     let Some(file) = rendering.file.as_ref().or(fleet.network.as_ref()) else {
-        return Err(NetworkFailure::NoNetwork("render").into());
+        return Err(NetworkFailure::NoFile.into());
     };
     let (name, text) = read(file).map_err(crate::Failure::from)?;
     let network = recoded::network::parse(&name, &text).map_err(NetworkFailure::from)?;

@@ -16,6 +16,7 @@ mod show;
 pub use show::text;
 
 use crate::Failure;
+use crate::durations;
 use crate::trace::{Trace, of_tunnel};
 use clap::Args;
 use echo::{EchoReply, Echoes, PAYLOAD_BYTES_MAX, PAYLOAD_BYTES_MIN};
@@ -320,16 +321,11 @@ fn host(text: &str) -> Result<String, String> {
 }
 
 fn interval(text: &str) -> Result<Duration, String> {
-    seconds(text, 0.01, 3600.0).ok_or_else(|| "write 0.01 to 3600 seconds".to_owned())
+    durations::within(text, 0.01..=3600.0)
 }
 
 fn wait(text: &str) -> Result<Duration, String> {
-    seconds(text, 0.1, 60.0).ok_or_else(|| "write 0.1 to 60 seconds".to_owned())
-}
-
-fn seconds(text: &str, least: f64, most: f64) -> Option<Duration> {
-    let seconds = text.parse().ok().filter(|seconds| (least..=most).contains(seconds))?;
-    Some(Duration::from_secs_f64(seconds))
+    durations::within(text, 0.1..=60.0)
 }
 
 #[cfg(test)]

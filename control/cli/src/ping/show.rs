@@ -73,8 +73,8 @@ fn cure(report: &PingReport) -> &'static str {
     match (&report.tunnel, report.figures.late) {
         (_, 1..) => "answers arrive late: wait longer (-W), or find the link whose queue is full",
         (Some(_), 0) => {
-            "see recodectl doctor here and at the far end; that a flow leads back, too; and that \
-             the far end's firewall lets ICMP echoes in"
+            "run recodectl doctor here and at the far end; check that a flow leads back and that \
+             the far end's firewall admits ICMP echoes"
         }
         (None, 0) => {
             "check that the far end is up, that both ends have a route to each other (ip route \

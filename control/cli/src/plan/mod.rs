@@ -46,7 +46,8 @@ pub struct PlanOptions {
           conflicts_with_all = ["host", "listen", "hops", "seconds", "rate_max", "length"])]
     ways: Vec<String>,
     /// How long to measure losses, both directions together
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(2..=120))]
+    #[arg(long, default_value = "10",
+          value_parser = |text: &str| crate::durations::seconds(text, 2..=120))]
     seconds: u64,
     /// Never send faster than this, in either direction
     #[arg(long, value_name = "MBIT", default_value = "1000", value_parser = rate)]
