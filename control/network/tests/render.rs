@@ -450,7 +450,7 @@ fn every_mistake_is_named_by_line_and_cure() {
         (changed("a = \"a\"", "a = { daemon = { auth = \"hop\" } }"), "it is for all boxes"),
         (changed("c = \"c\"", "c = \"c\"\n\"../x\" = \"d\""), "a box has a name of 1 to 32"),
         (changed("c = \"c\"", "c = \"c\"\nd = \"d\""), "box d: it has no link"),
-        (changed("c = \"c\"", "c = \"c\"\nc = \"d\""), "this is not valid TOML"),
+        (changed("c = \"c\"", "c = \"c\"\nc = \"d\""), "c appears twice"),
         (changed("[[path]]", &(ab.clone() + "[[path]]")), "these interfaces have a link in line 6"),
         (whole.clone() + &path("via = [\"b\"]"), "tunnel 10.9.0.1/24 at a is taken by path a -> c"),
         (
