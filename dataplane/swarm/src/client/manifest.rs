@@ -11,6 +11,10 @@ const PARTS: usize = 8;
 /// Rounds without a new part after which another peer is queried.
 const ROUNDS_MAX: u32 = 6;
 
+/// The same if no other peer is there: a session that works stays. At a loss of 50 %
+/// in each direction, 0.3 % of fetches get this far.
+const ROUNDS_ALONE_MAX: u32 = 20;
+
 /// A manifest that is being received from one peer.
 pub(super) struct Fetch {
     pub peer: usize,
@@ -62,9 +66,9 @@ impl Fetch {
         missing.take(PARTS).map(|(index, _)| (index * PART_BYTES) as u32).collect()
     }
 
-    /// Whether the peer does not answer.
-    pub(super) const fn is_stuck(&self) -> bool {
-        self.rounds > ROUNDS_MAX
+    /// Whether the peer does not answer. `is_alone`: no other peer can be queried instead.
+    pub(super) const fn is_stuck(&self, is_alone: bool) -> bool {
+        self.rounds > if is_alone { ROUNDS_ALONE_MAX } else { ROUNDS_MAX }
     }
 
     /// Takes a part.

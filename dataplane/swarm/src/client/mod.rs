@@ -420,10 +420,11 @@ impl Client {
             if peer.is_hello_due(now) {
                 peer.nonce = self.random.number();
                 // A hello with a new cookie follows at once, and is no further try.
-                peer.hello_tries += u32::from(peer.hello_at.is_some() || peer.hello_tries == 0);
+                let is_try = peer.hello_at.is_some() || peer.hello_tries == 0;
+                peer.hello_tries += u32::from(is_try);
                 peer.hello_at = Some(now);
                 // A cookie that is not answered may be old.
-                if peer.hello_tries % 4 == 0 {
+                if is_try && peer.hello_tries.is_multiple_of(4) {
                     (peer.cookie, peer.challenges) = ([0; 16], 0);
                 }
                 let hello = Hello {
@@ -439,8 +440,9 @@ impl Client {
 
     fn fetch_manifest(&mut self, now: u64, send: &mut impl FnMut(usize, &Message<'_>)) {
         if let Some(fetch) = &self.fetch {
+            let is_alone = self.peers.iter().filter(|peer| peer.is_open()).count() < 2;
             let peer = &mut self.peers[fetch.peer];
-            if fetch.is_stuck() {
+            if fetch.is_stuck(is_alone) {
                 peer.reconnect();
             }
             if !peer.is_open() {
