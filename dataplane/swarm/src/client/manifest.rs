@@ -11,8 +11,8 @@ const PARTS: usize = 8;
 /// Rounds without a new part after which another peer is queried.
 const ROUNDS_MAX: u32 = 6;
 
-/// The same if no other peer is there: a session that works stays. At a loss of 50 %
-/// in each direction, 0.3 % of fetches get this far.
+/// The same if no other peer is there: a session that works stays. At a loss of 50 % in each
+/// direction, 0.3 % of fetches get this far.
 const ROUNDS_ALONE_MAX: u32 = 20;
 
 /// A manifest that is being received from one peer.

@@ -7,8 +7,9 @@ const MILLI: u64 = 1_000_000;
 /// First wait for an answer to a hello; doubled up to [`HELLO_NANOS_MAX`].
 const HELLO_NANOS: u64 = 250 * MILLI;
 
-/// Longest wait for an answer to a hello.
-const HELLO_NANOS_MAX: u64 = 2_000 * MILLI;
+/// Longest wait for an answer to a hello. At twice, links that lose half of all datagrams in each
+/// direction take half a minute for a session now and then.
+const HELLO_NANOS_MAX: u64 = 1_000 * MILLI;
 
 /// Without a block for this long, though some are granted, the session is opened again.
 const DEAD_NANOS: u64 = 3_000 * MILLI;
