@@ -143,7 +143,7 @@ pub(crate) struct Get {
     /// Most MiB of content to keep in memory with --serve
     #[arg(long, value_name = "MIB", default_value_t = 4096)]
     pub memory: u64,
-    /// Stop with an error after this many seconds without a new block
+    /// Stop with an error after this many seconds without progress
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     #[arg(value_parser = value_parser!(u32).range(1..=86_400))]
     pub timeout: u32,

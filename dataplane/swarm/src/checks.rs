@@ -97,6 +97,12 @@ pub(crate) const fn parts(blocks: usize) -> u8 {
     blocks.div_ceil(PART_BLOCKS) as u8
 }
 
+/// Bytes of the products of a part with their tag. `None` if the segment has no such part.
+pub(crate) fn checks_bytes(blocks: usize, part: u8) -> Option<usize> {
+    let rest = blocks.checked_sub(usize::from(part) * PART_BLOCKS).filter(|&rest| rest > 0)?;
+    Some(rest.min(PART_BLOCKS) * COLUMNS + SEAL_BYTES)
+}
+
 /// Computes and seals a part for a receiver. `segment` has the blocks end to end.
 pub(crate) fn sealed_part(
     key: &SharedKey,

@@ -54,6 +54,9 @@ pub enum Error {
     /// Sizes out of range.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
+    /// The content id names a manifest that this program cannot use.
+    #[error("the content id is right, but the manifest cannot be used: {0}")]
+    Content(ManifestError),
     /// An error of the system.
     #[error("cannot {action} {name}: {source}")]
     Io {
@@ -67,7 +70,7 @@ pub enum Error {
     /// A key file that is no key.
     #[error(
         "{name} holds no key of {bytes} bytes in hexadecimal\n\
-         fix: `head -c {bytes} /dev/urandom | xxd -p -c 99 > {name}`"
+         fix: `(umask 077; head -c {bytes} /dev/urandom | xxd -p -c 99 > {name})`"
     )]
     KeyFile {
         /// The file.
@@ -81,7 +84,7 @@ pub enum Error {
         /// The output.
         name: String,
     },
-    /// No peer serves the content.
+    /// No peer serves the content, or none has more of it.
     #[error(
         "no peer served the content for {seconds} s: {state}\n\
          fix: check addresses, content id, firewall and `--key`, and that a peer is running"
@@ -101,11 +104,20 @@ pub enum Error {
     /// The segments match, and the whole does not: the manifest contradicts itself.
     #[error("the content does not match its hash\nfix: ask the source for a new content id")]
     ContentHash,
+    /// The checks of the source confirm blocks that its manifest contradicts.
+    #[error(
+        "{segments} segments passed the source's checks and failed their SHA-256\n\
+         fix: ask the source for a new content id"
+    )]
+    Contradiction {
+        /// Such segments.
+        segments: u32,
+    },
     /// No random numbers.
     #[error("the random generator of the system failed: {0}")]
     Random(getrandom::Error),
     /// The user stopped it.
-    #[error("interrupted; nothing was written")]
+    #[error("interrupted before the content was complete")]
     Interrupted,
 }
 

@@ -1,6 +1,6 @@
 //! Files with keys, in hexadecimal.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -16,15 +16,25 @@ pub(crate) fn source(path: Option<&Path>) -> Result<KeyPair, Error> {
     let created = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     match created {
         Ok(mut file) => {
-            let key = unpredictable()?;
-            // A content id is 32 bytes in hexadecimal, too.
-            let written = writeln!(file, "{}", ContentId(key)).and_then(|()| file.sync_all());
-            written.map_err(|error| io_error("write", path, error))?;
-            Ok(KeyPair::new(key))
+            let key = write(&mut file, path);
+            if key.is_err() {
+                // An incomplete key would stop the next start.
+                let _ = fs::remove_file(path);
+            }
+            key.map(KeyPair::new)
         }
         Err(error) if error.kind() == ErrorKind::AlreadyExists => read(path).map(KeyPair::new),
         Err(error) => Err(io_error("create", path, error)),
     }
+}
+
+/// Writes a new key.
+fn write(file: &mut File, path: &Path) -> Result<[u8; KEY_BYTES], Error> {
+    let key = unpredictable()?;
+    // A content id is 32 bytes in hexadecimal, too.
+    let written = writeln!(file, "{}", ContentId(key)).and_then(|()| file.sync_all());
+    written.map_err(|error| io_error("write", path, error))?;
+    Ok(key)
 }
 
 /// The pre-shared key of a file, if there is one.

@@ -8,8 +8,9 @@ mod bench;
 mod key_files;
 mod text;
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -24,6 +25,21 @@ use recoded_swarm::{
 
 /// Exit code of wrong arguments, as of the other programs.
 const WRONG_ARGUMENTS: u8 = 2;
+
+/// A host may take one place in this many.
+const HOST_SHARE: usize = 16;
+
+/// Places that a host may take in small tables: receivers behind one NAT share an address.
+const HOST_PEERS_MIN: usize = 64;
+
+/// Exit code after a second signal, as shells report SIGINT.
+const SIGNALLED: i32 = 130;
+
+/// Bytes of headers that a datagram may have in addition to a block and its coding vector.
+const HEADERS_BYTES: u32 = 41;
+
+/// Most payload of a UDP datagram that fits every IPv6 path: 1280 less the headers of IPv6 and UDP.
+const PAYLOAD_BYTES: u32 = 1232;
 
 /// How often a wait looks at the flag that a signal sets.
 const STOP_INTERVAL: Duration = Duration::from_millis(50);
@@ -44,12 +60,16 @@ fn main() -> ExitCode {
     }
 }
 
-/// A flag that SIGINT and SIGTERM set.
+/// A flag that SIGINT and SIGTERM set. A second signal exits at once: standard output may block.
 fn stop_flag() -> Arc<AtomicBool> {
     let flag = Arc::new(AtomicBool::new(false));
     let setter = Arc::clone(&flag);
     // Without a handler, a signal ends the program at once.
-    let _ = ctrlc::set_handler(move || setter.store(true, Ordering::Relaxed));
+    let _ = ctrlc::set_handler(move || {
+        if setter.swap(true, Ordering::Relaxed) {
+            std::process::exit(SIGNALLED);
+        }
+    });
     flag
 }
 
@@ -61,6 +81,10 @@ fn run_serve(arguments: &Serve) -> Result<(), Error> {
     let datagrams = key_files::datagrams(arguments.key.as_deref())?;
     let Serve { blocks, block_bytes, .. } = *arguments;
     let manifest = Manifest::describe(&content, blocks, block_bytes, *source.public())?;
+    let datagram_bytes = block_bytes + u32::from(blocks) + HEADERS_BYTES;
+    if datagram_bytes > PAYLOAD_BYTES {
+        eprintln!("{}", text::long_datagrams(datagram_bytes, PAYLOAD_BYTES));
+    }
     let store = Arc::new(Store::complete(manifest, &content));
     drop(content);
     let keys = ServerKeys { source: Some(source), datagrams };
@@ -102,6 +126,7 @@ fn serve_options(
         workers: if limits.workers == 0 { cores } else { limits.workers.into() },
         limits: Limits {
             peers: limits.max_peers as usize,
+            peers_per_host: (limits.max_peers as usize / HOST_SHARE).max(HOST_PEERS_MIN),
             rate_bytes: u64::from(limits.rate) * 125,
             burst_bytes: u64::from(limits.burst) << 10,
             segments_ahead: limits.ahead.into(),
@@ -150,7 +175,11 @@ fn get_file(options: &GetOptions, out: &Path, is_stopping: &AtomicBool) -> Resul
     let failed = |error| io_error("write", out.display(), error);
     let parent = out.parent().filter(|parent| !parent.as_os_str().is_empty());
     let parent = parent.unwrap_or(Path::new("."));
-    let draft = tempfile::Builder::new().prefix(".recoded-swarm-").tempfile_in(parent);
+    let draft = tempfile::Builder::new()
+        .prefix(".recoded-swarm-")
+        // Less the umask, as of any new file.
+        .permissions(Permissions::from_mode(0o666))
+        .tempfile_in(parent);
     let draft = draft.map_err(failed)?;
     let mut writer = BufWriter::with_capacity(1 << 20, draft.as_file());
     let got = get(options, &mut writer, is_stopping)?;

@@ -23,6 +23,15 @@ pub(crate) fn started(manifest: &Manifest, addresses: &[SocketAddr]) -> String {
     text
 }
 
+/// A warning about datagrams that may not fit a path.
+pub(crate) fn long_datagrams(bytes: u32, fitting: u32) -> String {
+    format!(
+        "recoded-swarm: warning: datagrams of up to {bytes} B are not fragmented, \
+         and paths with an MTU of 1280 carry {fitting} B\n\
+         fix: choose fewer --blocks or --block-bytes, unless every path has a larger MTU"
+    )
+}
+
 /// Counters as a line of JSON.
 pub(crate) fn counters(counters: &Counters) -> String {
     let drops: Map<String, Value> = (Drop::NAMES.iter().zip(counters.drops))

@@ -2,8 +2,10 @@
 //! serve, wrong arguments.
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
 use tempfile::TempDir;
 
@@ -179,4 +181,56 @@ fn bench_prints_json() {
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(report["loads"][0]["joined"], 20);
     assert_eq!(report["loads"][0]["wrong"], 0);
+}
+
+/// A reader that does not read blocks the program, which must still end.
+#[test]
+fn second_signal_ends_a_program_whose_output_is_blocked() {
+    let place = Place::new();
+    place.write("film", &example());
+    let serving = place.serve("serve film --listen 127.0.0.1:0", 1);
+    let (content, address) = (&serving.content, &serving.addresses[0]);
+    let mut command = place.command(&format!("get {content} {address} --out -"));
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
+    std::thread::sleep(Duration::from_secs(2));
+    for _ in 0..2 {
+        let signal = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+        assert!(signal.expect("it starts").success());
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    let status = child.try_wait().expect("it is a child");
+    let _ = child.kill();
+    let _ = child.wait();
+    assert_eq!(status.and_then(|status| status.code()), Some(130));
+}
+
+#[test]
+fn result_has_the_mode_of_any_new_file() {
+    let place = Place::new();
+    place.write("film", &example()[..5000]);
+    let serving = place.serve("serve film --listen 127.0.0.1:0", 1);
+    let (content, address) = (&serving.content, &serving.addresses[0]);
+    let script = format!("umask 027; exec {PROGRAM} get {content} {address} --out copy");
+    let mut shell = Command::new("sh");
+    let got = shell.args(["-c", &script]).current_dir(place.path("")).output().expect("it starts");
+    assert!(got.status.success(), "{}", text(&got));
+    let mode = place.path("copy").metadata().expect("it exists").permissions().mode();
+    assert_eq!(mode & 0o777, 0o640);
+}
+
+#[test]
+fn long_datagrams_are_warned_of() {
+    let place = Place::new();
+    place.write("film", &example());
+    for (arguments, is_warned) in [("", false), ("--block-bytes 4096", true)] {
+        let line = format!("serve film --listen 127.0.0.1:0 {arguments}");
+        let mut command = place.command(&line);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("it starts");
+        let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
+        assert_eq!(stdout.lines().take(3).count(), 3);
+        let _ = child.kill();
+        let output = child.wait_with_output().expect("it ended");
+        assert_eq!(text(&output).contains("warning: datagrams"), is_warned, "{}", text(&output));
+    }
 }

@@ -126,7 +126,9 @@ fn full_table_refuses_and_serves_those_that_it_has() {
     assert_eq!(bed.session(address(3)), None);
     assert_eq!(bed.drops(Drop::Full), 1);
     bed.exchange(0, address(1), &request(first, 1, Grant { segment: 0, total: 5 }));
-    assert_eq!(bed.poll(MILLI).len(), 5);
+    // The bucket of a new peer is empty.
+    assert_eq!(bed.poll(0).len(), 0);
+    assert_eq!(bed.poll(20 * MILLI).len(), 5);
     bed.exchange(0, address(1), &Message::Bye { session: first });
     assert!(bed.session(address(3)).is_some());
     // Silent peers leave after a while.
@@ -149,8 +151,10 @@ fn endless_requests_get_no_more_than_the_budget() {
             address(1),
             &Message::ManifestRequest { session, offset: 0 },
         ));
-        let checks = Message::ChecksRequest { session, segment: 1, part: 0 };
-        answers.extend(bed.exchange(now, address(1), &checks));
+        if tick.is_multiple_of(500) {
+            let checks = Message::ChecksRequest { session, segment: 1, part: 0 };
+            answers.extend(bed.exchange(now, address(1), &checks));
+        }
         answers.extend(bed.poll(now));
         bytes += answers.iter().map(Vec::len).sum::<usize>() as u64;
     }
@@ -169,15 +173,15 @@ fn requests_of_others_and_old_ones_have_no_effect() {
     bed.exchange(0, address(2), &request(session, 1, grant));
     bed.exchange(0, address(3), &request(session, 1, grant));
     bed.exchange(0, address(1), &request(session ^ 1, 1, grant));
-    assert_eq!((bed.drops(Drop::NoSession), bed.poll(MILLI).len()), (3, 0));
+    assert_eq!((bed.drops(Drop::NoSession), bed.poll(20 * MILLI).len()), (3, 0));
     bed.exchange(0, address(1), &request(session, 2, grant));
-    assert_eq!(bed.poll(MILLI).len(), 4);
+    assert_eq!(bed.poll(20 * MILLI).len(), 4);
     bed.exchange(0, address(1), &request(session, 2, Grant { segment: 1, total: 9 }));
     bed.exchange(0, address(1), &request(session, 1, Grant { segment: 1, total: 9 }));
-    assert_eq!((bed.drops(Drop::Stale), bed.poll(2 * MILLI).len()), (2, 0));
+    assert_eq!((bed.drops(Drop::Stale), bed.poll(40 * MILLI).len()), (2, 0));
     // A grant is a total: the same one again sends nothing.
     bed.exchange(0, address(1), &request(session, 3, grant));
-    assert_eq!(bed.poll(3 * MILLI).len(), 0);
+    assert_eq!(bed.poll(60 * MILLI).len(), 0);
 }
 
 #[test]
@@ -230,4 +234,73 @@ fn random_bytes_in_a_session_do_not_panic() {
         bed.poll(now);
     }
     assert!(bed.server.counters().blocks > 1000, "{:?}", bed.server.counters());
+}
+
+/// A new public key, or a farewell and a hello, must not refill the token bucket.
+#[test]
+fn repeated_sessions_get_no_new_burst() {
+    let limits = Limits { rate_bytes: 100_000, ..Limits::default() };
+    let mut bed = Bed::new(limits);
+    let cookie = bed.cookie(address(1));
+    let mut bytes = 0;
+    for round in 1..=1000_u32 {
+        let now = u64::from(round) * MILLI;
+        let mut public_key = [4; 32];
+        public_key[..4].copy_from_slice(&(round / 2).to_be_bytes());
+        let hello = Hello { content: bed.content, nonce: 1, cookie, public_key };
+        let answers = bed.exchange(now, address(1), &Message::Hello(hello));
+        let Ok(Message::Welcome(Welcome { session, .. })) = Message::parse(&answers[0]) else {
+            panic!("no session");
+        };
+        bed.exchange(now, address(1), &request(session, 1, Grant { segment: 0, total: 30 }));
+        bytes += bed.poll(now).iter().map(Vec::len).sum::<usize>() as u64;
+        bed.exchange(now, address(1), &Message::Bye { session });
+    }
+    assert!(bytes <= limits.rate_bytes + limits.burst_bytes, "{bytes}");
+}
+
+/// One host has 65 536 ports, and more addresses of a /64 than the table has places.
+#[test]
+fn one_host_cannot_fill_the_table() {
+    let mut bed = Bed::new(Limits { peers: 100, peers_per_host: 10, ..Limits::default() });
+    let taken = (1..=50).filter(|&port| bed.session(address(port)).is_some()).count();
+    assert_eq!(taken, 10);
+    let in_prefix = |host: u16| SocketAddr::from(([0x2001, 0xdb8, 0, 7, 0, 0, 0, host], 1));
+    let taken = (1..=50).filter(|&host| bed.session(in_prefix(host)).is_some()).count();
+    assert_eq!(taken, 10);
+    let other = SocketAddr::from(([0x2001, 0xdb8, 0, 8, 0, 0, 0, 1], 1));
+    assert!(bed.session(other).is_some());
+    // Places of sessions that ended are free.
+    bed.poll(60_000 * MILLI);
+    assert!(bed.session(address(1)).is_some());
+}
+
+/// A long manifest over a long path takes longer than an idle session lives.
+#[test]
+fn requests_for_the_manifest_keep_a_session() {
+    let mut bed = Bed::new(Limits::default());
+    let session = bed.session(address(1)).expect("there is room");
+    for second in 1..60 {
+        let now = second * 1000 * MILLI;
+        bed.poll(now);
+        let wanted = Message::ManifestRequest { session, offset: 0 };
+        assert_eq!(bed.exchange(now, address(1), &wanted).len(), 1, "after {second} s");
+    }
+}
+
+/// Checks of a segment take as much arithmetic as eight blocks, though their message is short.
+#[test]
+fn checks_cost_as_much_budget_as_their_arithmetic() {
+    let limits = Limits { rate_bytes: 100_000, ..Limits::default() };
+    let mut bed = Bed::new(limits);
+    let session = bed.session(address(1)).expect("there is room");
+    let mut answers = 0;
+    for tick in 1..=5000_u32 {
+        let now = u64::from(tick) * 2 * MILLI;
+        let checks = Message::ChecksRequest { session, segment: tick % 16, part: 0 };
+        answers += bed.exchange(now, address(1), &checks).len() as u64;
+    }
+    let budget = limits.burst_bytes + 10 * limits.rate_bytes;
+    assert!(answers <= budget / (8 * 1024) + 1, "{answers}");
+    assert!(answers >= budget / (8 * 1024) / 2, "{answers}");
 }

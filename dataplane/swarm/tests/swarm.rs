@@ -94,3 +94,72 @@ fn random_datagrams_change_nothing() {
     let report = network.report();
     assert_eq!((report.wrong_contents, report.innocent_bans), (0, 0), "{report:?}");
 }
+
+/// Repeated welcomes must not pass for progress, nor the liar keep all requests for checks.
+#[test]
+fn peer_that_repeats_its_welcome_does_not_stall() {
+    let mut network = Network::new(seed(), 100_000, 0);
+    network.set_poisoner(Behaviour::Welcomes);
+    let receiver = network.join(0, &[Network::POISONER, Network::SOURCE]);
+    network.run_until(60_000, |network| network.is_finished(receiver));
+    assert!(network.is_finished(receiver), "{:?}", network.report());
+    assert!(network.millis() < 15_000, "{} ms", network.millis());
+    assert_eq!(network.progress(receiver).wrong_segments, 0, "checks came from the source");
+}
+
+/// A block every 400 ms must not keep the blocks of all segments from others.
+#[test]
+fn peer_that_drips_blocks_does_not_hold_segments() {
+    let mut network = Network::new(seed(), 2_000_000, 0);
+    network.set_poisoner(Behaviour::Drip);
+    let receiver = network.join(0, &[Network::POISONER, Network::SOURCE]);
+    network.run_until(120_000, |network| network.is_finished(receiver));
+    eprintln!("{} ms", network.millis());
+    assert!(network.is_finished(receiver), "{:?}", network.report());
+    assert!(network.millis() < 4_000, "{} ms", network.millis());
+}
+
+/// An honest peer with a fortieth of the rate must not get half of the blocks.
+#[test]
+fn slow_peer_does_not_slow_down_the_others() {
+    let mut network = Network::new(seed(), 4_000_000, 0);
+    network.set_poisoner(Behaviour::Slow);
+    let alone = network.join(0, &[Network::SOURCE]);
+    network.run_until(300_000, |network| network.is_finished(alone));
+    let alone_millis = network.millis();
+    let both = network.join(alone_millis, &[Network::SOURCE, Network::POISONER]);
+    network.run_until(300_000, |network| network.is_finished(both));
+    let both_millis = network.millis() - alone_millis;
+    eprintln!("alone {alone_millis} ms, with the slow peer {both_millis} ms");
+    assert!(network.is_finished(both), "{:?}", network.report());
+    assert!(both_millis < 2 * alone_millis, "{alone_millis} ms, {both_millis} ms");
+}
+
+/// A source that restarts while the manifest is fetched has forgotten the session.
+#[test]
+fn lost_session_during_the_manifest_is_replaced() {
+    let mut network = Network::new(seed(), 100_000, 0);
+    let receiver = network.join(0, &[Network::SOURCE]);
+    network.run_until(10_000, |network| network.states(receiver) == [PeerState::Open]);
+    network.restart_source();
+    network.run_until(60_000, |network| network.is_finished(receiver));
+    assert!(network.is_finished(receiver), "{:?}", network.report());
+}
+
+/// Two peers with a part of a segment each: blocks keep arriving, and no progress is reported.
+#[test]
+fn partial_peers_without_a_source_are_no_progress() {
+    let mut network = Network::new(seed(), 400_000, 0);
+    let peers = [network.join(0, &[Network::SOURCE]), network.join(0, &[Network::SOURCE])];
+    network.run_until(10_000, |network| network.progress(peers[0]).innovative > 50);
+    network.stop_source();
+    assert!(!network.is_finished(peers[0]) && !network.is_finished(peers[1]));
+    let late = network.join(1_000, &peers);
+    network.run_until(40_000, |_| false);
+    let before = network.progress(late);
+    assert!(before.advance > 0);
+    network.run_until(90_000, |_| false);
+    let after = network.progress(late);
+    assert!(!network.is_finished(late));
+    assert_eq!(after.advance, before.advance, "{before:?} {after:?}");
+}

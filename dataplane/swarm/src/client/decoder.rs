@@ -35,6 +35,10 @@ pub(super) struct Decoder {
     /// When checks were requested, and how often since some arrived.
     pub checks_at: Option<u64>,
     pub checks_tries: u32,
+    /// When the rank last grew, or the peer of [`Trust::Alone`] was chosen.
+    pub grown_at: u64,
+    /// The highest rank that was reached; a restart does not lower it.
+    peak: usize,
     elimination: Elimination,
     block_bytes: usize,
     /// Payloads by slot, end to end.
@@ -48,6 +52,8 @@ impl Decoder {
             trust: Trust::Undecided,
             checks_at: None,
             checks_tries: 0,
+            grown_at: 0,
+            peak: 0,
             elimination: Elimination::new(blocks),
             block_bytes,
             payloads: Vec::with_capacity(blocks * block_bytes),
@@ -58,9 +64,21 @@ impl Decoder {
         self.elimination.size()
     }
 
+    pub(super) fn rank(&self) -> usize {
+        self.elimination.rank()
+    }
+
     /// Missing degrees of freedom.
     pub(super) fn missing(&self) -> usize {
-        self.blocks() - self.elimination.rank()
+        self.blocks() - self.rank()
+    }
+
+    /// Records the time of an innovative block. Whether the rank is higher than ever before.
+    pub(super) fn grow(&mut self, now: u64) -> bool {
+        self.grown_at = now;
+        let is_peak = self.elimination.rank() > self.peak;
+        self.peak = self.peak.max(self.elimination.rank());
+        is_peak
     }
 
     /// Forgets all blocks.

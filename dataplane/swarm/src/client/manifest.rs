@@ -1,6 +1,7 @@
 //! Fetches the manifest from one peer at a time. Its hash is the content id: a peer that sends
 //! another one is banned.
 
+use crate::error::ManifestError;
 use crate::manifest::{ContentId, MANIFEST_BYTES_MAX, Manifest};
 use crate::wire::PART_BYTES;
 
@@ -9,6 +10,10 @@ const PARTS: usize = 8;
 
 /// Rounds without a new part after which another peer is queried.
 const ROUNDS_MAX: u32 = 6;
+
+/// The same if no other peer is there: a session that works stays. At a loss of 50 % in each
+/// direction, 0.3 % of fetches get this far.
+const ROUNDS_ALONE_MAX: u32 = 20;
 
 /// A manifest that is being received from one peer.
 pub(super) struct Fetch {
@@ -22,8 +27,15 @@ pub(super) struct Fetch {
 
 /// The result of a part.
 pub(super) enum Fetched {
-    Incomplete,
+    /// Parts are missing.
+    Incomplete {
+        /// Whether the part had not arrived before.
+        is_new: bool,
+    },
+    /// The peer sent another manifest.
     Forged,
+    /// The content id names these bytes, which are no manifest of this version.
+    Invalid(ManifestError),
     Complete(Manifest),
 }
 
@@ -54,9 +66,9 @@ impl Fetch {
         missing.take(PARTS).map(|(index, _)| (index * PART_BYTES) as u32).collect()
     }
 
-    /// Whether the peer does not answer.
-    pub(super) const fn is_stuck(&self) -> bool {
-        self.rounds > ROUNDS_MAX
+    /// Whether the peer does not answer. `is_alone`: no other peer can be queried instead.
+    pub(super) const fn is_stuck(&self, is_alone: bool) -> bool {
+        self.rounds > if is_alone { ROUNDS_ALONE_MAX } else { ROUNDS_MAX }
     }
 
     /// Takes a part.
@@ -67,7 +79,8 @@ impl Fetch {
         if !offset.is_multiple_of(PART_BYTES) || part.len() != expected || expected == 0 {
             return Fetched::Forged;
         }
-        if !self.arrived[index] {
+        let is_new = !self.arrived[index];
+        if is_new {
             self.bytes[offset..offset + part.len()].copy_from_slice(part);
             self.arrived[index] = true;
             self.rounds = 0;
@@ -78,11 +91,29 @@ impl Fetch {
             }
         }
         if !self.arrived.iter().all(|&arrived| arrived) {
-            return Fetched::Incomplete;
+            return Fetched::Incomplete { is_new };
         }
         if Manifest::id_of(&self.bytes) != id {
             return Fetched::Forged;
         }
-        Manifest::parse(&self.bytes).map_or(Fetched::Forged, Fetched::Complete)
+        Manifest::parse(&self.bytes).map_or_else(Fetched::Invalid, Fetched::Complete)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A manifest of a later version, under its own id, is no forgery of the peer.
+    #[test]
+    fn manifest_of_another_version_accuses_nobody() {
+        let manifest = Manifest::describe(&[7; 1000], 4, 256, [1; 32]).expect("valid");
+        let mut bytes = manifest.to_bytes();
+        bytes[9] = 2;
+        let mut fetch = Fetch::new(0, bytes.len() as u32).expect("a length");
+        let fetched = fetch.take(Manifest::id_of(&bytes), 0, &bytes);
+        assert!(matches!(fetched, Fetched::Invalid(ManifestError::Version { version: 2 })));
+        let mut fetch = Fetch::new(0, bytes.len() as u32).expect("a length");
+        assert!(matches!(fetch.take(manifest.id(), 0, &bytes), Fetched::Forged));
     }
 }

@@ -14,6 +14,7 @@
 mod decoder;
 mod manifest;
 mod peer;
+mod schedule;
 
 use std::sync::Arc;
 
@@ -24,7 +25,7 @@ use peer::Peer;
 pub use peer::PeerState;
 
 use crate::bounds::BLOCKS_MAX;
-use crate::checks::Checks;
+use crate::error::ManifestError;
 use crate::keys::{
     DatagramKey, KeyPair, SealPlace, SessionKeys, SharedKey, authenticate, authenticated,
 };
@@ -40,12 +41,6 @@ const REDUNDANT_MAX: u32 = 8;
 
 /// How long a peer that had nothing new is not asked for the same segment.
 const PAUSE_NANOS: u64 = 250 * MILLI;
-
-/// Requests for checks after which a source counts as silent.
-const CHECKS_TRIES: u32 = 8;
-
-/// Hellos without an answer after which no source is expected at an address.
-const SOURCE_TRIES: u32 = 5;
 
 /// Challenges with new cookies that a peer may answer hellos with before one times out.
 const CHALLENGES_MAX: u32 = 4;
@@ -78,6 +73,11 @@ pub struct Progress {
     pub forged: u64,
     /// Segments that did not match their SHA-256.
     pub wrong_segments: u64,
+    /// Segments that did not match their SHA-256 though checks verified all their blocks.
+    pub contradictions: u32,
+    /// Parts of the manifest, and ranks that segments reached for the first time. It stops growing
+    /// if restarts only repeat what was received before.
+    pub advance: u64,
     /// Datagrams that were not understood, or not of this session.
     pub dropped: u64,
 }
@@ -100,6 +100,7 @@ pub struct Client {
     first_missing: u32,
     is_complete: Vec<bool>,
     progress: Progress,
+    fault: Option<ManifestError>,
 }
 
 impl Client {
@@ -130,6 +131,7 @@ impl Client {
             first_missing: 0,
             is_complete: Vec::new(),
             progress: Progress::default(),
+            fault: None,
         }
     }
 
@@ -149,6 +151,12 @@ impl Client {
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.store.is_some() && self.is_complete.iter().all(|&is_complete| is_complete)
+    }
+
+    /// The reason why the manifest of this content cannot be used.
+    #[must_use]
+    pub const fn fault(&self) -> Option<&ManifestError> {
+        self.fault.as_ref()
     }
 
     /// The state of the transfer.
@@ -195,17 +203,18 @@ impl Client {
         let peer = &mut self.peers[number];
         let is_its = |session| peer.is_open() && session == peer.session;
         match message {
-            Message::Challenge { nonce, cookie } if nonce == peer.nonce => {
+            Message::Challenge { nonce, cookie } if nonce == peer.nonce && !peer.is_open() => {
                 // The same cookie again is no reason to send another hello at once.
                 if peer.cookie != cookie && peer.challenges < CHALLENGES_MAX {
                     peer.challenges += 1;
-                    peer.rtt = now.saturating_sub(peer.hello_at.unwrap_or(now)).max(MILLI);
+                    peer.measure_rtt(now);
                     peer.cookie = cookie;
                     peer.hello_at = None;
                 }
             }
-            Message::Welcome(welcome) if welcome.nonce == peer.nonce => {
-                peer.rtt = now.saturating_sub(peer.hello_at.unwrap_or(now)).max(MILLI);
+            // Repeated, it would pass for progress.
+            Message::Welcome(welcome) if welcome.nonce == peer.nonce && !peer.is_open() => {
+                peer.measure_rtt(now);
                 peer.manifest_bytes = welcome.manifest_bytes;
                 peer.is_source = welcome.is_source;
                 peer.open(now, welcome.session);
@@ -244,13 +253,18 @@ impl Client {
     fn manifest_part(&mut self, number: usize, offset: u32, bytes: &[u8]) {
         let Some(fetch) = self.fetch.as_mut().filter(|fetch| fetch.peer == number) else { return };
         match fetch.take(self.id, offset, bytes) {
-            Fetched::Incomplete => {}
+            Fetched::Incomplete { is_new } => self.progress.advance += u64::from(is_new),
+            Fetched::Invalid(fault) => {
+                self.fetch = None;
+                self.fault = Some(fault);
+            }
             Fetched::Forged => {
                 self.fetch = None;
                 self.ban(number);
             }
             Fetched::Complete(manifest) => {
                 self.fetch = None;
+                self.progress.advance += 1;
                 let keys = SessionKeys {
                     receiver: self.session_key.public(),
                     source: &manifest.source,
@@ -269,6 +283,8 @@ impl Client {
         if let Trust::Checked(checks) = &mut decoder.trust {
             if checks.take(key, place, sealed) {
                 (decoder.checks_at, decoder.checks_tries) = (None, 0);
+                let peer = &mut self.peers[number];
+                (peer.has_checked, peer.checks_unanswered) = (true, 0);
             } else {
                 self.ban(number);
             }
@@ -296,6 +312,7 @@ impl Client {
         match decoder.insert(number, vector, block.payload) {
             Verdict::Innovative => {
                 self.progress.innovative += 1;
+                self.progress.advance += u64::from(decoder.grow(now));
                 if let Some(grant) = peer.grant(block.segment) {
                     grant.redundant = 0;
                 }
@@ -348,6 +365,9 @@ impl Client {
         self.progress.wrong_segments += 1;
         store.set(segment, Segment::Absent);
         decoder.restart();
+        if let Trust::Checked(_) = &decoder.trust {
+            self.progress.contradictions += 1;
+        }
         if let Trust::Alone(alone) = &mut decoder.trust
             && let Some(number) = alone.take()
         {
@@ -366,6 +386,9 @@ impl Client {
             send(number, &out);
         };
         self.hellos(now, &mut send);
+        if self.fault.is_some() {
+            return;
+        }
         if self.store.is_none() {
             return self.fetch_manifest(now, &mut send);
         }
@@ -374,8 +397,8 @@ impl Client {
         self.open_segments();
         self.request_checks(now, &mut send);
         self.grant(now);
-        let share = self.limits.rate_kbit / u32::try_from(eligible.max(1)).unwrap_or(1);
-        for (number, peer) in self.peers.iter_mut().enumerate() {
+        let shares = self.shares(now);
+        for (number, (peer, share)) in self.peers.iter_mut().zip(shares).enumerate() {
             if let Some(request) = peer.request(now, share) {
                 send(number, &Message::Request(request));
             }
@@ -397,10 +420,11 @@ impl Client {
             if peer.is_hello_due(now) {
                 peer.nonce = self.random.number();
                 // A hello with a new cookie follows at once, and is no further try.
-                peer.hello_tries += u32::from(peer.hello_at.is_some() || peer.hello_tries == 0);
+                let is_try = peer.hello_at.is_some() || peer.hello_tries == 0;
+                peer.hello_tries += u32::from(is_try);
                 peer.hello_at = Some(now);
                 // A cookie that is not answered may be old.
-                if peer.hello_tries % 4 == 0 {
+                if is_try && peer.hello_tries.is_multiple_of(4) {
                     (peer.cookie, peer.challenges) = ([0; 16], 0);
                 }
                 let hello = Hello {
@@ -415,8 +439,15 @@ impl Client {
     }
 
     fn fetch_manifest(&mut self, now: u64, send: &mut impl FnMut(usize, &Message<'_>)) {
-        if self.fetch.as_ref().is_some_and(|f| f.is_stuck() || !self.peers[f.peer].is_open()) {
-            self.fetch = None;
+        if let Some(fetch) = &self.fetch {
+            let is_alone = self.peers.iter().filter(|peer| peer.is_open()).count() < 2;
+            let peer = &mut self.peers[fetch.peer];
+            if fetch.is_stuck(is_alone) {
+                peer.reconnect();
+            }
+            if !peer.is_open() {
+                self.fetch = None;
+            }
         }
         if self.fetch.is_none() {
             let count = self.peers.len();
@@ -451,96 +482,5 @@ impl Client {
             self.next_segment += 1;
         }
         self.decoders.sort_unstable_by_key(|decoder| decoder.segment);
-    }
-
-    /// Decides how segments are verified, and requests checks.
-    fn request_checks(&mut self, now: u64, send: &mut impl FnMut(usize, &Message<'_>)) {
-        let (Some(store), Some(key)) = (&self.store, &self.shared) else { return };
-        let block_bytes = store.layout().block_bytes as usize;
-        for decoder in &mut self.decoders {
-            let source = self.peers.iter().position(|peer| peer.is_open() && peer.is_source);
-            if let (Trust::Undecided, Some(_)) = (&decoder.trust, source) {
-                let checks = Checks::new(key, decoder.segment, decoder.blocks(), block_bytes);
-                decoder.trust = Trust::Checked(checks);
-            }
-            let part = match &decoder.trust {
-                Trust::Checked(checks) => checks.missing(),
-                Trust::Undecided => Some(0),
-                Trust::Alone(_) => None,
-            };
-            let Some(part) = part else { continue };
-            let Some(source) = source else {
-                let is_expected = |peer: &Peer| {
-                    peer.state == PeerState::Connecting && peer.hello_tries < SOURCE_TRIES
-                };
-                if !self.peers.iter().any(is_expected) {
-                    decoder.trust = Trust::Alone(None);
-                }
-                continue;
-            };
-            let peer = &mut self.peers[source];
-            let wait = 2 * peer.rtt + 150 * MILLI;
-            if decoder.checks_at.is_some_and(|at| now.saturating_sub(at) < wait) {
-                continue;
-            }
-            decoder.checks_at = Some(now);
-            decoder.checks_tries += 1;
-            if decoder.checks_tries > CHECKS_TRIES {
-                // It claims to be the source, or has gone.
-                decoder.checks_tries = 0;
-                peer.is_source = false;
-                continue;
-            }
-            let (session, segment) = (peer.session, decoder.segment);
-            send(source, &Message::ChecksRequest { session, segment, part });
-        }
-    }
-
-    /// Grants as many blocks as degrees of freedom are missing, shared among the peers.
-    fn grant(&mut self, now: u64) {
-        let count = self.peers.len();
-        for decoder in &mut self.decoders {
-            let segment = decoder.segment;
-            let is_open: Vec<bool> =
-                self.peers.iter().map(|peer| peer.is_eligible(now, segment)).collect();
-            let mut may_serve = match &mut decoder.trust {
-                Trust::Checked(checks) if checks.missing().is_none() => is_open,
-                Trust::Alone(alone) => {
-                    let start = self.random.number() as usize;
-                    let is_left = alone.is_some_and(|number| !is_open[number]);
-                    let mut candidates = (0..count).map(|offset| (start % count + offset) % count);
-                    if alone.is_none() || is_left {
-                        let chosen = candidates.find(|&number| is_open[number]);
-                        if let Some(chosen) = chosen {
-                            *alone = Some(chosen);
-                        }
-                        if is_left && chosen.is_some() {
-                            decoder.restart();
-                        }
-                    }
-                    let Trust::Alone(alone) = &decoder.trust else { continue };
-                    (0..count).map(|n| is_open[n] && *alone == Some(n)).collect()
-                }
-                _ => continue,
-            };
-            let granted = |peer: &Peer| {
-                let grant = peer.grants.iter().find(|grant| grant.segment == segment);
-                grant.filter(|_| peer.is_open()).map_or(0, peer::PeerGrant::outstanding)
-            };
-            let outstanding: u32 = self.peers.iter().map(granted).sum();
-            let mut deficit = (decoder.missing() as u32).saturating_sub(outstanding);
-            let start = self.random.number() as usize % count.max(1);
-            let mut servers = may_serve.iter().filter(|&&may| may).count() as u32;
-            for offset in 0..count {
-                let number = (start + offset) % count;
-                if deficit == 0 || !std::mem::take(&mut may_serve[number]) {
-                    continue;
-                }
-                let share = deficit.div_ceil(servers);
-                self.peers[number].raise(now, segment, share);
-                deficit -= share;
-                servers -= 1;
-            }
-        }
     }
 }

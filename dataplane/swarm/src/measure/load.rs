@@ -86,6 +86,8 @@ pub fn load(options: &LoadOptions) -> Result<Load, Error> {
         workers: options.workers,
         limits: Limits {
             peers: options.peers as usize * 2,
+            // All receivers have the address of the loopback interface.
+            peers_per_host: usize::MAX,
             segments_ahead: options.segments_ahead,
             burst_bytes: options.burst_bytes,
             ..Limits::default()
@@ -256,7 +258,7 @@ impl Receivers {
 
     fn receive(&mut self, now: u64, number: usize, buffers: &mut Buffers) {
         let receiver = &mut self.receivers[number];
-        let _ = self.sockets[number].receive(buffers, |_, datagram| match receiver {
+        self.sockets[number].receive(buffers, |_, datagram| match receiver {
             Receiver::Viewer(viewer) => viewer.handle(datagram),
             Receiver::Client(client) => client.handle(now, 0, datagram),
         });

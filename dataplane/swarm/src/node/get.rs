@@ -21,6 +21,10 @@ use crate::node::unpredictable;
 /// Interval of the client's timers.
 const TICK: Duration = Duration::from_millis(2);
 
+/// Segments that fail their SHA-256 though checks verified every block, after which the content is
+/// abandoned. A forged block passes checks with probability 2^-64, so one is no accident of peers.
+const CONTRADICTIONS_MAX: u32 = 3;
+
 /// What to fetch, and how.
 #[derive(Clone)]
 pub struct GetOptions {
@@ -38,7 +42,7 @@ pub struct GetOptions {
     pub serve: Option<ServeOptions>,
     /// Most bytes of content in memory.
     pub memory_bytes: u64,
-    /// Give up after this long without a new block.
+    /// Stop after this long without a part of the manifest or a higher rank of a segment.
     pub patience: Duration,
 }
 
@@ -72,11 +76,7 @@ pub fn get(
     let seed = unpredictable()?;
     let mut transfer = Transfer {
         client: Client::new(options.content, options.key.clone(), limits, count, &seed),
-        sockets: options
-            .peers
-            .iter()
-            .map(|&peer| Socket::connect(peer))
-            .collect::<Result<_, _>>()?,
+        sockets: connect(&options.peers)?,
         written: 0,
         bytes: 0,
         hash: Sha256::new(),
@@ -89,11 +89,19 @@ pub fn get(
             transfer.leave();
             return Err(Error::Interrupted);
         }
-        transfer.exchange(start, &mut buffers)?;
+        transfer.exchange(start, &mut buffers);
+        if let Some(fault) = transfer.client.fault() {
+            return Err(Error::Content(fault.clone()));
+        }
         transfer.serve(options)?;
         transfer.write(writer)?;
-        if transfer.client.progress().innovative != moved {
-            (moved, moved_at) = (transfer.client.progress().innovative, Instant::now());
+        let Progress { advance, contradictions, .. } = *transfer.client.progress();
+        if contradictions >= CONTRADICTIONS_MAX {
+            transfer.leave();
+            return Err(Error::Contradiction { segments: contradictions });
+        }
+        if advance != moved {
+            (moved, moved_at) = (advance, Instant::now());
         }
         if moved_at.elapsed() > options.patience {
             transfer.leave();
@@ -105,9 +113,29 @@ pub fn get(
     transfer.finish()
 }
 
+/// Sockets of the peers. Fails only if none of them can be reached.
+fn connect(peers: &[SocketAddr]) -> Result<Vec<Option<Socket>>, Error> {
+    let mut failed = None;
+    let sockets: Vec<Option<Socket>> = (peers.iter())
+        .map(|&peer| Socket::connect(peer).map_err(|error| failed = Some(error)).ok())
+        .collect();
+    match failed {
+        Some(error) if sockets.iter().all(Option::is_none) => Err(error),
+        _ => Ok(sockets),
+    }
+}
+
+/// Sends a datagram. One that Linux refuses is lost like any other.
+fn send(socket: &Option<Socket>, bytes: &[u8]) {
+    if let Some(socket) = socket {
+        let _ = socket.io.send(bytes);
+    }
+}
+
 struct Transfer {
     client: Client,
-    sockets: Vec<Socket>,
+    /// `None` for peers that no route leads to. Those never answer.
+    sockets: Vec<Option<Socket>>,
     /// Segments that were written.
     written: u32,
     bytes: u64,
@@ -122,22 +150,19 @@ impl Transfer {
     }
 
     /// Receives and sends.
-    fn exchange(&mut self, start: Instant, buffers: &mut Buffers) -> Result<(), Error> {
-        let mut descriptors: Vec<PollFd<'_>> = (self.sockets.iter())
+    fn exchange(&mut self, start: Instant, buffers: &mut Buffers) {
+        let mut descriptors: Vec<PollFd<'_>> = (self.sockets.iter().flatten())
             .map(|socket| PollFd::from_borrowed_fd(socket.io.as_fd(), PollFlags::IN))
             .collect();
         wait_for(&mut descriptors, TICK);
         let now = start.elapsed().as_nanos() as u64;
         for (number, socket) in self.sockets.iter().enumerate() {
+            let Some(socket) = socket else { continue };
             let client = &mut self.client;
-            let received =
-                socket.receive(buffers, |_, datagram| client.handle(now, number, datagram));
-            received.map_err(|error| Error::io("receive from", "a peer", error))?;
+            socket.receive(buffers, |_, datagram| client.handle(now, number, datagram));
         }
         let sockets = &self.sockets;
-        // A datagram that Linux refuses is lost like any other.
-        self.client.poll(now, |number, bytes| drop(sockets[number].io.send(bytes)));
-        Ok(())
+        self.client.poll(now, |number, bytes| send(&sockets[number], bytes));
     }
 
     /// Starts to serve once the manifest is known.
@@ -165,7 +190,7 @@ impl Transfer {
     }
 
     fn leave(&self) {
-        self.client.leave(|number, bytes| drop(self.sockets[number].io.send(bytes)));
+        self.client.leave(|number, bytes| send(&self.sockets[number], bytes));
     }
 
     fn no_peer(&self, options: &GetOptions) -> Error {

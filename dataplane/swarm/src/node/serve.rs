@@ -1,6 +1,7 @@
 //! Serves a store from threads: each has sockets, peers and buffers of its own, and no lock but
 //! those of segments.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -58,12 +59,25 @@ impl Serving {
         };
         let workers = options.workers.max(1);
         // Linux spreads peers by a hash of addresses, which is not even.
-        let share = options.limits.peers.div_ceil(workers);
-        let peers = if workers > 1 { share + share / 4 } else { share };
-        let limits = Limits { peers, ..options.limits };
+        let share = |count: usize| {
+            let share = count.div_ceil(workers);
+            if workers > 1 { share + share / 4 } else { share }
+        };
+        let limits = Limits {
+            peers: share(options.limits.peers),
+            peers_per_host: share(options.limits.peers_per_host),
+            ..options.limits
+        };
+        let mut unsupported = None;
         for &address in &options.listen {
             // Fails if another program listens there, which sharing among threads would hide.
-            drop(Socket::bind(address, false)?);
+            match Socket::bind(address, false) {
+                Err(error) if is_family_missing(address, &error) => {
+                    unsupported = Some(error);
+                    continue;
+                }
+                result => drop(result?),
+            }
             // A port of 0 is chosen once.
             let mut bound = address;
             for _ in 0..workers {
@@ -76,7 +90,11 @@ impl Serving {
             }
             serving.addresses.push(bound);
         }
-        Ok(serving)
+        // Unspecified addresses name all interfaces, so one family without any is no fault.
+        match unsupported {
+            Some(error) if serving.addresses.is_empty() => Err(error),
+            _ => Ok(serving),
+        }
     }
 
     fn spawn(&mut self, socket: Socket, server: Server) {
@@ -135,8 +153,7 @@ impl Worker {
             wait(&self.socket, if is_idle { PUBLISH } else { TICK });
             let now = start.elapsed().as_nanos() as u64;
             let Self { server, socket, .. } = &mut self;
-            // Errors of a socket concern one datagram each.
-            let _ = socket.receive(&mut buffers, |path, datagram| {
+            socket.receive(&mut buffers, |path, datagram| {
                 server.handle(now, path, datagram, &mut &*socket);
             });
             if served_at.elapsed() >= TICK {
@@ -154,6 +171,14 @@ impl Worker {
     }
 }
 
+/// Whether the address names all interfaces of a family that this system does not have.
+fn is_family_missing(address: SocketAddr, error: &Error) -> bool {
+    let Error::Io { source, .. } = error else { return false };
+    let is_unsupported = source.kind() == ErrorKind::AddrNotAvailable
+        || source.raw_os_error() == Some(rustix::io::Errno::AFNOSUPPORT.raw_os_error());
+    address.ip().is_unspecified() && is_unsupported
+}
+
 /// Waits until something arrives.
 pub(crate) fn wait(socket: &Socket, time: Duration) {
     let mut descriptors = [PollFd::from_borrowed_fd(socket.io.as_fd(), PollFlags::IN)];
@@ -165,4 +190,21 @@ pub(crate) fn wait_for(descriptors: &mut [PollFd<'_>], time: Duration) {
     let time = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
     // A signal or an error ends the wait early, which is harmless.
     let _ = poll(descriptors, Some(&time));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A system without IPv6 must serve over IPv4.
+    #[test]
+    fn missing_family_is_skipped_among_unspecified_addresses_only() {
+        let missing = |code| Error::io("listen on", "it", std::io::Error::from_raw_os_error(code));
+        let any = SocketAddr::from(([0; 16], 7800));
+        // EAFNOSUPPORT, EADDRNOTAVAIL, EADDRINUSE
+        assert!(is_family_missing(any, &missing(97)));
+        assert!(is_family_missing(any, &missing(99)));
+        assert!(!is_family_missing(any, &missing(98)));
+        assert!(!is_family_missing(SocketAddr::from(([192, 0, 2, 1], 7800)), &missing(99)));
+    }
 }

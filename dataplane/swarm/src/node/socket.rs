@@ -1,8 +1,8 @@
 //! UDP sockets with batches: segmentation offload to send, several datagrams at once to receive.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind, IoSliceMut};
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSocketState};
 use socket2::{Domain, Protocol, SockAddr, Type};
@@ -20,7 +20,7 @@ const BUFFER_BYTES: usize = 4 << 20;
 /// A socket.
 pub(crate) struct Socket {
     pub(crate) io: UdpSocket,
-    state: UdpSocketState,
+    state: RefCell<UdpSocketState>,
     unsent: Cell<u64>,
 }
 
@@ -61,7 +61,7 @@ impl Socket {
     fn of(io: UdpSocket) -> Result<Self, Error> {
         let state = UdpSocketState::new((&io).into());
         let state = state.map_err(|error| Error::io("configure", "a UDP socket", error))?;
-        Ok(Self { io, state, unsent: Cell::new(0) })
+        Ok(Self { io, state: RefCell::new(state), unsent: Cell::new(0) })
     }
 
     /// Datagrams that Linux did not take.
@@ -70,12 +70,13 @@ impl Socket {
     }
 
     /// Calls `handle` with each datagram that has arrived, and its path, for a bounded number of
-    /// operations. Returns how many datagrams there were.
+    /// operations. Returns how many datagrams there were. Errors other than an empty queue report
+    /// ICMP messages about earlier datagrams; any host or firewall can cause them, so none is fatal.
     pub(crate) fn receive(
         &self,
         buffers: &mut Buffers,
         mut handle: impl FnMut(Path, &[u8]),
-    ) -> io::Result<usize> {
+    ) -> usize {
         /// Operations in a row, so that sending is not delayed for long.
         const OPERATIONS: usize = 8;
         let mut count = 0;
@@ -83,16 +84,19 @@ impl Socket {
             let mut meta = [RecvMeta::default(); BATCH_SIZE];
             let mut slices: Vec<IoSliceMut<'_>> =
                 buffers.0.iter_mut().map(|buffer| IoSliceMut::new(buffer)).collect();
-            let received = match self.state.recv((&self.io).into(), &mut slices, &mut meta) {
+            let received = self.state.borrow().recv((&self.io).into(), &mut slices, &mut meta);
+            let received = match received {
                 Ok(received) => received,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                // An ICMP message for an earlier datagram.
-                Err(error) if error.kind() == ErrorKind::ConnectionRefused => continue,
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error),
+                Err(error) if is_empty(&error) => break,
+                Err(_) => continue,
             };
             for (meta, buffer) in meta[..received].iter().zip(&buffers.0) {
-                let path = Path { remote: meta.addr, local: meta.dst_ip };
+                // Nothing can be sent to port 0: sendmsg fails with EINVAL.
+                if meta.addr.port() == 0 {
+                    continue;
+                }
+                let local = meta.dst_ip.filter(is_source_address);
+                let path = Path { remote: meta.addr, local };
                 let bytes = &buffer[..meta.len.min(buffer.len())];
                 for datagram in bytes.chunks(meta.stride.max(1)) {
                     handle(path, datagram);
@@ -103,13 +107,41 @@ impl Socket {
                 break;
             }
         }
-        Ok(count)
+        count
     }
+
+    /// Sends one run of datagrams. False if Linux does not take it.
+    fn try_send(&self, transmit: &Transmit<'_>) -> bool {
+        let mut state = self.state.borrow_mut();
+        let segments_max = state.max_gso_segments();
+        let is_sent = state.try_send((&self.io).into(), transmit).is_ok();
+        // `quinn_udp` turns segmentation off after EINVAL, whatever caused it. A single datagram is
+        // not segmented, so its address caused the error.
+        if transmit.segment_size.is_none()
+            && state.max_gso_segments() < segments_max
+            && let Ok(fresh) = UdpSocketState::new((&self.io).into())
+        {
+            *state = fresh;
+        }
+        is_sent
+    }
+}
+
+/// Whether a receive error reports an empty queue.
+fn is_empty(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::WouldBlock
+}
+
+/// Whether datagrams can be sent from this address, which received one.
+fn is_source_address(address: &IpAddr) -> bool {
+    let is_broadcast = matches!(address, IpAddr::V4(address) if address.is_broadcast());
+    !is_broadcast && !address.is_multicast() && !address.is_unspecified()
 }
 
 impl Outbox for &Socket {
     fn send(&mut self, path: &Path, bytes: &[u8], datagram_bytes: usize) {
-        let run_bytes = datagram_bytes * self.state.max_gso_segments().max(1);
+        let segments_max = self.state.borrow().max_gso_segments();
+        let run_bytes = datagram_bytes * segments_max.max(1);
         for run in bytes.chunks(run_bytes) {
             let transmit = Transmit {
                 destination: path.remote,
@@ -118,7 +150,7 @@ impl Outbox for &Socket {
                 segment_size: (run.len() > datagram_bytes).then_some(datagram_bytes),
                 src_ip: path.local,
             };
-            if self.state.try_send((&self.io).into(), &transmit).is_err() {
+            if !self.try_send(&transmit) {
                 // As if the network had lost them.
                 let count = run.len().div_ceil(datagram_bytes) as u64;
                 self.unsent.set(self.unsent.get() + count);
@@ -133,5 +165,49 @@ pub(crate) struct Buffers(Vec<Vec<u8>>);
 impl Buffers {
     pub(crate) fn new() -> Self {
         Self(vec![vec![0; MERGED_BYTES]; BATCH_SIZE])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bound() -> Socket {
+        Socket::bind(SocketAddr::from(([127, 0, 0, 1], 0)), false).expect("a free port")
+    }
+
+    /// EHOSTUNREACH from one peer's firewall must not end a transfer from others.
+    #[test]
+    fn receive_errors_of_icmp_do_not_end_reception() {
+        for code in [101, 111, 113, 13] {
+            assert!(!is_empty(&io::Error::from_raw_os_error(code)), "{code}");
+        }
+        assert!(is_empty(&ErrorKind::WouldBlock.into()));
+    }
+
+    /// One datagram to port 0 must not turn segmentation off for all peers.
+    #[test]
+    fn unsendable_datagram_leaves_segmentation_on() {
+        let socket = bound();
+        let before = socket.state.borrow().max_gso_segments();
+        let remote = SocketAddr::from(([127, 0, 0, 1], 0));
+        (&mut &socket).send(&Path { remote, local: None }, b"lost", 4);
+        assert_eq!(socket.unsent(), 1);
+        assert_eq!(socket.state.borrow().max_gso_segments(), before);
+    }
+
+    #[test]
+    fn addresses_of_groups_are_no_source_addresses() {
+        for (address, expected) in [
+            ("255.255.255.255", false),
+            ("224.0.0.1", false),
+            ("ff02::1", false),
+            ("0.0.0.0", false),
+            ("192.0.2.1", true),
+            ("2001:db8::1", true),
+        ] {
+            let address = address.parse().expect("an address");
+            assert_eq!(is_source_address(&address), expected, "{address}");
+        }
     }
 }

@@ -18,7 +18,7 @@ use peers::{Budget, Peers, RequestLimits};
 
 pub use peers::Path;
 
-use crate::checks::sealed_part;
+use crate::checks::{COLUMNS, checks_bytes, sealed_part};
 use crate::error::Drop;
 use crate::keys::{
     Cookies, DatagramKey, KeyPair, MAC_BYTES, SealPlace, SessionKeys, authenticate, authenticated,
@@ -45,6 +45,8 @@ pub trait Outbox {
 pub struct Limits {
     /// Most peers at a time.
     pub peers: usize,
+    /// Most peers at one IPv4 address or in one IPv6 /64, so that one host cannot fill the table.
+    pub peers_per_host: usize,
     /// Most bytes a second for each peer, datagrams with their headers.
     pub rate_bytes: u64,
     /// Most bytes at once for each peer.
@@ -55,7 +57,13 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { peers: 4096, rate_bytes: 2_500_000, burst_bytes: 16 << 10, segments_ahead: 16 }
+        Self {
+            peers: 4096,
+            peers_per_host: 256,
+            rate_bytes: 2_500_000,
+            burst_bytes: 16 << 10,
+            segments_ahead: 16,
+        }
     }
 }
 
@@ -134,7 +142,7 @@ impl Server {
             limits,
             cookies: Cookies::new(&mut random, now),
             random,
-            peers: Peers::new(limits.peers),
+            peers: Peers::new(limits.peers, limits.peers_per_host),
             ahead: Ahead::new(limits.segments_ahead),
             run: Vec::with_capacity(RUN_BYTES_MAX),
             head: Vec::with_capacity(512),
@@ -168,7 +176,7 @@ impl Server {
         match message.map_err(|_| Drop::Malformed)? {
             Message::Hello(hello) => self.hello(now, path, &hello, outbox),
             Message::ManifestRequest { session, offset } => {
-                let place = self.place(&path, session)?;
+                let place = self.place(now, &path, session)?;
                 let store = Arc::clone(&self.store);
                 let rest = store.manifest_bytes().get(offset as usize..);
                 let bytes = rest.filter(|bytes| !bytes.is_empty()).ok_or(Drop::Unexpected)?;
@@ -176,15 +184,15 @@ impl Server {
                 self.reply(now, place, &Message::ManifestPart { session, offset, bytes }, outbox)
             }
             Message::ChecksRequest { session, segment, part } => {
-                let place = self.place(&path, session)?;
+                let place = self.place(now, &path, session)?;
                 self.checks(now, place, SealPlace { segment, part }, outbox)
             }
             Message::Request(request) => {
-                let place = self.place(&path, request.session)?;
+                let place = self.place(now, &path, request.session)?;
                 self.request(now, place, &request, outbox)
             }
             Message::Bye { session } => {
-                let place = self.place(&path, session)?;
+                let place = self.place(now, &path, session)?;
                 self.peers.remove(place);
                 Ok(())
             }
@@ -193,10 +201,12 @@ impl Server {
     }
 
     /// Place of a session, which exists only at its own address.
-    fn place(&mut self, path: &Path, session: u64) -> Result<usize, Drop> {
+    /// Any message keeps it alive.
+    fn place(&mut self, now: u64, path: &Path, session: u64) -> Result<usize, Drop> {
         let place = self.peers.find(&path.remote).ok_or(Drop::NoSession)?;
-        let is_its = self.peers.get(place).is_some_and(|peer| peer.session == session);
-        if is_its { Ok(place) } else { Err(Drop::NoSession) }
+        let peer = self.peers.get(place).filter(|peer| peer.session == session);
+        peer.ok_or(Drop::NoSession)?.heard_at = now;
+        Ok(place)
     }
 
     fn hello(
@@ -259,7 +269,10 @@ impl Server {
         let source = self.keys.source.as_ref().ok_or(Drop::Unexpected)?;
         let peer = self.peers.get(place).ok_or(Drop::NoSession)?;
         // Spent before the work is done.
-        if !peer.spend(now, PART_BYTES) {
+        let layout = *self.store.layout();
+        let bytes = checks_bytes(layout.blocks_of(wanted.segment), wanted.part);
+        let work = COLUMNS * layout.block_bytes as usize;
+        if !peer.spend_in_advance(now, bytes.ok_or(Drop::Unexpected)?, work) {
             return Err(Drop::Budget);
         }
         let keys =

@@ -1,12 +1,12 @@
 //! The table of peers: allocated at the start, found by address, bounded.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use crate::keys::SharedKey;
 use crate::wire::{GRANTS_MAX, Hello, Request};
 
-/// A session without a request for this long ends. Receivers send one every second; a shorter time
+/// A session without a message for this long ends. Receivers send one every second; a shorter time
 /// would end sessions of paths with outages, a longer one lets those that left fill the table.
 const IDLE_NANOS: u64 = 15_000_000_000;
 
@@ -44,8 +44,9 @@ pub(super) struct Peer {
     pub demand_count: usize,
     /// Offset in blocks made ahead, so that peers get different ones.
     pub offset: u32,
+    /// When the latest message of the session arrived.
+    pub heard_at: u64,
     sequence: u32,
-    heard_at: u64,
     bucket: Bucket,
 }
 
@@ -54,6 +55,8 @@ struct Bucket {
     rate: u64,
     burst: u64,
     tokens: u64,
+    /// Bytes to be filled before there are tokens.
+    debt: u64,
     filled_at: u64,
 }
 
@@ -63,7 +66,10 @@ impl Bucket {
         let added = u128::from(elapsed) * u128::from(self.rate) / 1_000_000_000;
         // Without this, frequent calls would add nothing.
         if added > 0 {
-            self.tokens = self.burst.min(self.tokens.saturating_add(added as u64));
+            let added = added.min(u128::from(u64::MAX)) as u64;
+            let paid = self.debt.min(added);
+            self.debt -= paid;
+            self.tokens = self.burst.min(self.tokens.saturating_add(added - paid));
             self.filled_at = now;
         }
     }
@@ -85,6 +91,19 @@ impl Peer {
         is_enough
     }
 
+    /// Takes the price of an answer of `bytes` whose computation costs as much as sending `work`
+    /// bytes. The answer is sent as soon as `bytes` are left; the rest delays later ones.
+    pub(super) fn spend_in_advance(&mut self, now: u64, bytes: usize, work: usize) -> bool {
+        let is_enough = self.spend(now, bytes);
+        if is_enough {
+            let rest = work.saturating_sub(bytes) as u64;
+            let paid = rest.min(self.bucket.tokens);
+            self.bucket.tokens -= paid;
+            self.bucket.debt += rest - paid;
+        }
+        is_enough
+    }
+
     /// Datagrams of this length that may be sent: none before half a burst, or all that are wanted,
     /// can be sent in one system call.
     pub(super) fn affordable(&mut self, now: u64, datagram_bytes: usize) -> usize {
@@ -100,7 +119,6 @@ impl Peer {
             return false;
         }
         self.sequence = request.sequence;
-        self.heard_at = now;
         self.bucket.fill(now);
         let wanted = u64::from(request.rate_kbit) * 125;
         self.bucket.rate =
@@ -144,12 +162,25 @@ pub(super) struct Peers {
     by_address: HashMap<SocketAddr, usize>,
     places: Vec<Option<Peer>>,
     free: Vec<usize>,
+    /// Places of each host.
+    by_host: HashMap<IpAddr, usize>,
+    per_host: usize,
+}
+
+/// The IPv4 address, or the IPv6 /64, which one host can have all addresses of.
+fn host(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+        address => address,
+    }
 }
 
 impl Peers {
-    pub(super) fn new(count: usize) -> Self {
+    pub(super) fn new(count: usize, per_host: usize) -> Self {
         Self {
             by_address: HashMap::with_capacity(count),
+            by_host: HashMap::with_capacity(count),
+            per_host,
             places: std::iter::repeat_with(|| None).take(count).collect(),
             free: (0..count).rev().collect(),
         }
@@ -172,7 +203,8 @@ impl Peers {
         self.places.get_mut(place)?.as_mut()
     }
 
-    /// Adds a peer that has proven its address, which has no session. `None` if the table is full.
+    /// Adds a peer that has proven its address, which has no session. `None` if the table is full,
+    /// or the host has its share. The bucket is empty: a new session is no way to a new burst.
     pub(super) fn add(
         &mut self,
         now: u64,
@@ -181,7 +213,12 @@ impl Peers {
         session: u64,
         budget: Budget,
     ) -> Option<usize> {
+        let host = host(path.remote.ip());
+        if self.by_host.get(&host).is_some_and(|&places| places >= self.per_host) {
+            return None;
+        }
         let place = self.free.pop()?;
+        *self.by_host.entry(host).or_default() += 1;
         let Budget { rate_bytes, burst_bytes } = budget;
         self.places[place] = Some(Peer {
             path,
@@ -196,7 +233,8 @@ impl Peers {
             bucket: Bucket {
                 rate: rate_bytes,
                 burst: burst_bytes,
-                tokens: burst_bytes,
+                tokens: 0,
+                debt: 0,
                 filled_at: now,
             },
         });
@@ -207,6 +245,13 @@ impl Peers {
     pub(super) fn remove(&mut self, place: usize) {
         if let Some(peer) = self.places.get_mut(place).and_then(Option::take) {
             self.by_address.remove(&peer.path.remote);
+            let host = host(peer.path.remote.ip());
+            if let Some(places) = self.by_host.get_mut(&host) {
+                *places -= 1;
+                if *places == 0 {
+                    self.by_host.remove(&host);
+                }
+            }
             self.free.push(place);
         }
     }

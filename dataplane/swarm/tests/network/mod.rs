@@ -8,7 +8,7 @@ use std::sync::Arc;
 use blake3::OutputReader;
 use recoded_swarm::{
     Block, Client, ClientLimits, Coding, ContentId, DatagramKey, KeyPair, Limits, Manifest,
-    Message, Outbox, Path, PeerState, Server, ServerKeys, Store, Welcome,
+    Message, Outbox, Path, PeerState, Progress, Server, ServerKeys, Store, Welcome,
 };
 
 use crate::random::{random_bytes, reader};
@@ -28,6 +28,12 @@ pub enum Behaviour {
     WrongChecks,
     /// It accepts sessions as a source and then sends nothing.
     Silent,
+    /// It claims to be the source, and repeats its welcome instead of any other answer.
+    Welcomes,
+    /// It sends correct blocks, one every 400 ms.
+    Drip,
+    /// It serves correctly at 256 kbit/s.
+    Slow,
 }
 
 /// Results of a run.
@@ -72,8 +78,11 @@ pub struct Network {
     loss_percent: u8,
     content: Vec<u8>,
     id: ContentId,
+    store: Arc<Store>,
     source: Option<Server>,
     poisoner: Server,
+    nonce: u64,
+    dripped_at: u64,
     behaviour: Behaviour,
     key: Option<[u8; 32]>,
     nodes: Vec<Node>,
@@ -121,7 +130,10 @@ impl Network {
             random: reader(seed ^ 1),
             loss_percent: 0,
             source: Some(Server::new(Arc::clone(&store), keys, limits, &seed_of(1), 0)),
-            poisoner: Server::new(store, poisoner_keys, limits, &seed_of(2), 0),
+            poisoner: Server::new(Arc::clone(&store), poisoner_keys, limits, &seed_of(2), 0),
+            store,
+            nonce: 0,
+            dripped_at: 0,
             behaviour: Behaviour::WrongBlocks,
             content,
             id,
@@ -136,6 +148,29 @@ impl Network {
 
     pub fn set_poisoner(&mut self, behaviour: Behaviour) {
         self.behaviour = behaviour;
+        if behaviour == Behaviour::Slow {
+            let limits = Limits { peers: 100, rate_bytes: 32_000, ..Limits::default() };
+            let store = Arc::clone(&self.store);
+            self.poisoner = Server::new(store, ServerKeys::default(), limits, &[2; 32], 0);
+        }
+    }
+
+    /// Replaces the source by one without sessions.
+    pub fn restart_source(&mut self) {
+        let keys = ServerKeys { source: Some(KeyPair::new([9; 32])), datagrams: None };
+        let limits = Limits { peers: 100, ..Limits::default() };
+        let store = Arc::clone(&self.store);
+        self.source = Some(Server::new(store, keys, limits, &[3; 32], self.now));
+    }
+
+    /// Milliseconds since the start.
+    pub fn millis(&self) -> u64 {
+        self.now / MILLI
+    }
+
+    pub fn progress(&self, number: usize) -> Progress {
+        let client = self.nodes[number].client.as_ref();
+        client.map_or(Progress::default(), |client| *client.progress())
     }
 
     pub fn stop_source(&mut self) {
@@ -264,8 +299,12 @@ impl Network {
 
     /// Answers of a poisoner that claims to be the source or has a forged manifest.
     fn lie(&mut self, to: usize, bytes: &[u8]) -> bool {
-        let answer = match (self.behaviour, Message::parse(bytes)) {
-            (Behaviour::WrongBlocks, _) => return false,
+        let message = Message::parse(bytes);
+        if let Ok(Message::Hello(hello)) = message {
+            self.nonce = hello.nonce;
+        }
+        let answer = match (self.behaviour, message) {
+            (Behaviour::WrongBlocks | Behaviour::Drip | Behaviour::Slow, _) => return false,
             (behaviour, Ok(Message::Hello(hello))) => Message::Welcome(Welcome {
                 nonce: hello.nonce,
                 session: 7,
@@ -278,6 +317,12 @@ impl Network {
             (Behaviour::WrongChecks, Ok(Message::ChecksRequest { session, segment, part })) => {
                 Message::Checks { session, segment, part, sealed: &[5; 32 * 8 + 16] }
             }
+            (Behaviour::Welcomes, _) => Message::Welcome(Welcome {
+                nonce: self.nonce,
+                session: 7,
+                manifest_bytes: 1024,
+                is_source: true,
+            }),
             _ => return true,
         };
         let mut out = Vec::new();
@@ -342,7 +387,13 @@ impl Network {
                 self.recoded_blocks += 1;
             }
             let is_block = matches!(Message::parse(&bytes), Ok(Message::Block(_)));
-            if from == Self::POISONER && is_block {
+            if from == Self::POISONER && is_block && self.behaviour == Behaviour::Drip {
+                if self.now < self.dripped_at + 400 * MILLI {
+                    continue;
+                }
+                self.dripped_at = self.now;
+            }
+            if from == Self::POISONER && is_block && self.behaviour == Behaviour::WrongBlocks {
                 let last = bytes.len() - 1;
                 bytes[last] ^= 1;
             }
