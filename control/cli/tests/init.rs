@@ -75,7 +75,7 @@ fn wrong_input_is_refused_and_writes_nothing() {
     std::fs::write(&file, "").unwrap();
     let line = done(other.path(), &["--name", "b"])["line"].as_str().unwrap().to_owned();
     let (code, said) = init(folder, &["--name", "a", "--with", &line]);
-    let none = "neither b nor a has an address: repeat init with --address".to_owned();
+    let none = "neither a nor b has an address: repeat init with --address".to_owned();
     assert!(code == 1 && said.contains(&none), "{said}");
     // A text is for people.
     let output = Command::new(env!("CARGO_BIN_EXE_recodectl"))

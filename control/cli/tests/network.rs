@@ -496,7 +496,7 @@ fn wrong_command_lines_and_networks_are_refused_in_words() {
     let cases = [
         ("status", "name its file, recodectl -f net.toml status"),
         ("apply", "name its file"),
-        ("render", "name its file"),
+        ("render", "name the network: recodectl render net.toml"),
         ("show --only a", "--only is for the boxes of a network"),
         ("render net.toml --diff", "name their folder with --out"),
         ("-f nothing.toml status", "cannot read nothing.toml"),

@@ -30,7 +30,7 @@ fn unquoted(text: &str, at: usize) -> Option<String> {
     let equals = before.rfind('=')?;
     let is_key = |it: char| it.is_ascii_alphanumeric() || it == '_' || it == '-';
     let head = line[..equals].trim_end();
-    let key = &head[head.rfind(|it| !is_key(it)).map_or(0, |last| last + 1)..];
+    let key = head.rsplit(|it| !is_key(it)).next()?;
     let rest = line[equals + 1..].trim_start();
     let is_text = |it: char| it.is_ascii_alphanumeric() || "._:/@+-".contains(it);
     let value = &rest[..rest.find(|it| !is_text(it)).unwrap_or(rest.len())];

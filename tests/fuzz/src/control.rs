@@ -98,7 +98,7 @@ impl Backend for Daemon {
         Box::pin(async move {
             let (file, text) = ("recoded.toml".to_owned(), FILE.to_owned());
             let (mtus, names) = (BTreeMap::new(), Default::default());
-            let file = Text { number: 1, file, text, mtus, names };
+            let file = Text { number: 1, file, text, mtus, names, is_derived: false };
             let edited = self.0.edited(&file, flow, &changes)?;
             let adopted = self.0.set(flow, changes).await;
             if adopted.is_ok() {
