@@ -131,7 +131,7 @@ pub(super) struct Peer {
     pub grants: Vec<PeerGrant>,
     pub is_due: bool,
     pub blocks: u64,
-    /// Whether it has sent valid checks: nobody else than the source can.
+    /// Whether it has sent valid checks: only the source can.
     pub has_checked: bool,
     /// Requests for checks since the last valid ones.
     pub checks_unanswered: u32,

@@ -71,7 +71,8 @@ impl Socket {
 
     /// Calls `handle` with each datagram that has arrived, and its path, for a bounded number of
     /// operations. Returns how many datagrams there were. Errors other than an empty queue report
-    /// ICMP messages about earlier datagrams; any host or firewall can cause them, so none is fatal.
+    /// ICMP messages about earlier datagrams; any host or firewall can cause them, so they are not
+    /// fatal.
     pub(crate) fn receive(
         &self,
         buffers: &mut Buffers,

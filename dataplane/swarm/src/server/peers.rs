@@ -56,7 +56,7 @@ struct Bucket {
     burst: u64,
     tokens: u64,
     /// Bytes to be filled before there are tokens.
-    debt: u64,
+    overdrawn: u64,
     filled_at: u64,
 }
 
@@ -67,8 +67,8 @@ impl Bucket {
         // Without this, frequent calls would add nothing.
         if added > 0 {
             let added = added.min(u128::from(u64::MAX)) as u64;
-            let paid = self.debt.min(added);
-            self.debt -= paid;
+            let paid = self.overdrawn.min(added);
+            self.overdrawn -= paid;
             self.tokens = self.burst.min(self.tokens.saturating_add(added - paid));
             self.filled_at = now;
         }
@@ -99,7 +99,7 @@ impl Peer {
             let rest = work.saturating_sub(bytes) as u64;
             let paid = rest.min(self.bucket.tokens);
             self.bucket.tokens -= paid;
-            self.bucket.debt += rest - paid;
+            self.bucket.overdrawn += rest - paid;
         }
         is_enough
     }
@@ -234,7 +234,7 @@ impl Peers {
                 rate: rate_bytes,
                 burst: burst_bytes,
                 tokens: 0,
-                debt: 0,
+                overdrawn: 0,
                 filled_at: now,
             },
         });
