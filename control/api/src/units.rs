@@ -5,24 +5,19 @@
 
 /// Why a text is no quantity.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{}", self.verdict())]
 pub enum UnitError {
     /// Its number is negative.
-    #[error("is negative")]
     Negative,
     /// It does not begin with a number.
-    #[error("does not begin with a number")]
     Number,
     /// There is nothing behind the number.
-    #[error("has no unit")]
     NoUnit,
     /// The word behind the number is no unit of this quantity.
-    #[error("has an unknown unit")]
     Unit,
     /// It is finer than the smallest unit.
-    #[error("has too many decimals")]
     Fine,
     /// It does not fit any range.
-    #[error("is out of range")]
     Range,
 }
 
