@@ -1,6 +1,6 @@
 //! Requirements of a configuration on its host, for `recoded_host`.
 
-use crate::config::{self, Backend, Config};
+use crate::config::{self, Backend, Config, budget};
 use crate::keys::Keys;
 use crate::node;
 use recoded_host::{Finding, HostPlan, Level, Link, Network, Sockets};
@@ -64,6 +64,23 @@ pub fn not_built(config: &Config) -> Vec<Finding> {
         mend: Vec::new(),
     });
     found.collect()
+}
+
+/// A finding if the streams of all flows do not fit `memory` even with the smallest windows: those
+/// that open last are refused.
+pub fn short_memory(config: &Config) -> Option<Finding> {
+    let needed = budget::needed_beyond_memory(config.base(), &config.flows)?;
+    let [memory, needed] = [config.daemon.memory, needed].map(budget::shown);
+    Some(Finding {
+        level: Level::Warning,
+        subject: "memory".to_owned(),
+        cause: format!(
+            "the streams of this configuration take up to {needed}, and memory is {memory}: those \
+             that begin last may be refused"
+        ),
+        cure: format!("write memory under [daemon]: at least {needed}, if the box has it"),
+        mend: Vec::new(),
+    })
 }
 
 /// Whether a link may get AF_XDP sockets, as far as is known before the daemon starts.

@@ -312,6 +312,7 @@ fn check_host(config: &Config) -> Result<(), Failure> {
     let unknown = config.named.iter().filter(|named| !named.trouble.is_empty());
     let mut findings: Vec<recoded_host::Finding> = unknown.map(waits_for_name).collect();
     findings.extend(check::not_built(config));
+    findings.extend(check::short_memory(config));
     findings.extend(recoded_host::check(&check::plan(config))?);
     for recoded_host::Finding { level, subject, cause, cure, .. } in &findings {
         println!("{}: {subject}: {cause}: {cure}", level.name());

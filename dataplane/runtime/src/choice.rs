@@ -15,6 +15,11 @@ use crate::netlink::{Interface, Netlink};
 use crate::topology::{Backend, Topology};
 use crate::xdp::Loaded;
 use recoded_xsk::{HAS_AF_XDP, ModePreference, NO_AF_XDP, XdpMode};
+use rustix::system::uname;
+
+/// The oldest Linux with all XDP features that links with AF_XDP sockets use, as checks of the host
+/// have it.
+const LINUX_MIN_XDP: (u32, u32) = (5, 10);
 
 /// A prepared backend of a link.
 pub(crate) enum Prepared {
@@ -143,7 +148,7 @@ pub fn why_udp(topology: &Topology, link: usize, interface: &Interface) -> Optio
     if !HAS_AF_XDP {
         return Some(NO_AF_XDP.to_owned());
     }
-    if let Some(reason) = no_ethernet(interface) {
+    if let Some(reason) = no_ethernet(interface).or_else(old_linux) {
         return Some(reason);
     }
     if topology.hops.iter().any(|hop| hop.link == link && hop.roams) {
@@ -162,6 +167,20 @@ pub fn why_udp(topology: &Topology, link: usize, interface: &Interface) -> Optio
     }
     let kind = interface.kind.as_ref().filter(|_| is_edge(topology))?;
     Some(format!("sources and sinks are faster so on an interface of Linux's own ({kind})"))
+}
+
+/// The reason for UDP sockets on an old Linux, where this is one.
+fn old_linux() -> Option<String> {
+    let release = uname().release().to_string_lossy().into_owned();
+    let (major, minor) = LINUX_MIN_XDP;
+    let is_old = version(&release).is_some_and(|version| version < LINUX_MIN_XDP);
+    is_old.then(|| format!("Linux {release} is older than {major}.{minor}, which AF_XDP needs"))
+}
+
+/// Major and minor number in a release such as "5.4.0-26-generic".
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|byte: char| !byte.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
 /// The reason for UDP sockets on an interface without Ethernet headers, if it is one.
@@ -235,6 +254,13 @@ fn not_had(error: &StartError) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn version_is_read_from_releases_as_distributions_write_them() {
+        assert_eq!(version("5.4.0-26-generic"), Some((5, 4)));
+        assert_eq!(version("6.12-rc1"), Some((6, 12)));
+        assert_eq!(version("unknown"), None);
+    }
     use crate::topology::tests::topology;
 
     #[test]

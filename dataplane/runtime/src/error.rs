@@ -303,3 +303,32 @@ pub enum SnapshotError {
         reason: String,
     },
 }
+
+/// Longest reason that is passed on whole, in characters.
+const REASON_CHARACTERS_MAX: usize = 1000;
+
+/// A reason on one line: of a longer one its begin and its end.
+pub(crate) fn shortened(text: &str) -> String {
+    let line: Vec<&str> = text.split_whitespace().collect();
+    let characters: Vec<char> = line.join(" ").chars().collect();
+    if characters.len() <= REASON_CHARACTERS_MAX {
+        return characters.into_iter().collect();
+    }
+    let part = REASON_CHARACTERS_MAX / 2;
+    let [begin, end] = [&characters[..part], &characters[characters.len() - part..]];
+    [begin.iter().collect::<String>(), " ... ".into(), end.iter().collect()].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_reason_keeps_begin_and_end_on_one_line() {
+        assert_eq!(shortened("a\n b"), "a b");
+        let lines: Vec<String> = (0..5000).map(|line| format!("{line}: (bf) r1 = ä")).collect();
+        let text = shortened(&lines.join("\n"));
+        assert!(text.starts_with("0: (bf)") && text.ends_with("4999: (bf) r1 = ä"), "{text}");
+        assert!(text.chars().count() <= REASON_CHARACTERS_MAX + 5 && text.contains(" ... "));
+    }
+}

@@ -18,6 +18,7 @@
 //! on, after the number of the link) and have no `mgmt` pair.
 
 use std::collections::VecDeque;
+use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -338,6 +339,7 @@ impl Bed {
             host.sysctl("net.ipv4.ip_forward", "1")?;
             set_default_congestion_control(host)?;
             let gateways = self.gateways(index);
+            let mut routes = String::new();
             for (number, link) in (1..).zip(&self.links) {
                 if link.ends.0 == index || link.ends.1 == index {
                     continue;
@@ -349,9 +351,13 @@ impl Bed {
                 let near = ends.filter_map(|end| gateways[end].map(|way| (way, is_end(end))));
                 let near = near.min_by_key(|((links, _), is_end)| (*links, *is_end));
                 if let Some(((_, gateway), _)) = near {
-                    host.ip(&format!("route add 10.77.{number}.0/24 via {gateway}"))?;
+                    let _ = writeln!(routes, "route add 10.77.{number}.0/24 via {gateway}");
                 }
             }
+            // All in one run: a hub of many boxes has tens of thousands of them.
+            let file = self.directory.join("routes");
+            std::fs::write(&file, routes).map_err(BedError::file(&file))?;
+            host.ip(&format!("-batch {}", file.display()))?;
         }
         Ok(())
     }

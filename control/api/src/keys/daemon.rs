@@ -84,7 +84,9 @@ pub const DAEMON: Table = Table {
             default: Is(r#""512 MiB""#),
             meaning: "What may be allocated for packets and flows; raise it when a file or a live \
                 change is refused for needing more. Below 256 MiB of memory, the default is a \
-                quarter of that, and at least 32 MiB.",
+                quarter of that, and at least 32 MiB. On larger boxes with more than some 80 \
+                tunnels it is doubled until the smallest windows of all fit, up to half of the \
+                memory of the box.",
             ..KEY
         },
         Key {

@@ -4,6 +4,7 @@
 //! Frames, queues of tunnels and tables of sources are allocated when workers start or a flow is
 //! created, so their sum is known beforehand. Relays and sinks allocate according to the packets
 //! that they receive: at least one shard of usual size each, and at most the rest of the budget.
+//! The default grows with the number of flows, so that each can open.
 
 use super::code::STREAM_SYMBOLS;
 use super::document::Section;
@@ -76,7 +77,7 @@ pub fn written(bytes: u64) -> String {
 }
 
 /// Formats a size for a sentence.
-fn shown(bytes: u64) -> String {
+pub fn shown(bytes: u64) -> String {
     let mebibytes = bytes as f64 / (1 << 20) as f64;
     if mebibytes >= 1024.0 {
         format!("{:.1} GiB", mebibytes / 1024.0)
@@ -131,22 +132,47 @@ pub fn fit_windows(base: Base<'_>, flows: &mut [Flow]) {
     flows.iter_mut().for_each(|flow| narrow(flow, window));
 }
 
-/// The largest window, a power of two, that lets all streams of a node fit `memory`. Streams that
-/// pass or end here count, too: their sources announce their windows. Never below [`WINDOW_MIN`]
-/// packets, even if the streams then do not fit.
+/// The largest window, a power of two, that lets all streams of a node fit `memory`. Never below
+/// [`WINDOW_MIN`] packets, even if the streams then do not fit.
 pub fn window(base: Base<'_>, flows: &[Flow]) -> usize {
     let halves = std::iter::successors(Some(STREAM_SYMBOLS), |window| Some(window / 2));
-    let fits = |window: &usize| {
-        let mut flows = flows.to_vec();
-        for flow in &mut flows {
-            narrow(flow, *window);
-            if !matches!(flow.params.role, Role::Source { .. }) {
-                flow.params.code = FlowCode::Stream(StreamParams::new(*window));
-            }
-        }
-        needed(base, &flows) <= base.daemon.memory
-    };
+    let fits = |window: &usize| needed_at(base, flows, *window) <= base.daemon.memory;
     halves.take_while(|window| *window > WINDOW_MIN).find(fits).unwrap_or(WINDOW_MIN)
+}
+
+/// [`needed`] once all streams are open with windows of at most `window`. Those that pass or end
+/// here count, too: their sources announce their windows.
+fn needed_at(base: Base<'_>, flows: &[Flow], window: usize) -> u64 {
+    let mut flows = flows.to_vec();
+    for flow in &mut flows {
+        narrow(flow, window);
+        if !matches!(flow.params.role, Role::Source { .. }) {
+            flow.params.code = FlowCode::Stream(StreamParams::new(window));
+        }
+    }
+    needed(base, &flows)
+}
+
+/// [`needed`] once all streams are open with the smallest windows, if `memory` is less: the streams
+/// that open last are then refused.
+pub fn needed_beyond_memory(base: Base<'_>, flows: &[Flow]) -> Option<u64> {
+    Some(needed_at(base, flows, WINDOW_MIN)).filter(|needed| *needed > base.daemon.memory)
+}
+
+/// Default of `memory` for these flows: that of the box, doubled until all streams fit with the
+/// smallest windows, and at most `most` bytes. Sizes that are written do not raise it: they may be
+/// mistyped.
+pub fn default_for(base: Base<'_>, flows: &[Flow], most: u64) -> u64 {
+    let usual = |flow: &&Flow| flow.window().is_none() || !flow.written.stream_symbols;
+    let flows: Vec<Flow> = flows.iter().filter(usual).cloned().collect();
+    let frames_and_queues = needed(base, &[]);
+    let streams = needed_at(base, &flows, WINDOW_MIN).saturating_sub(frames_and_queues);
+    let needed = streams.saturating_add(frames_and_queues.min(MEMORY_DEFAULT / 2));
+    let mut memory = base.daemon.memory;
+    while memory < needed && memory <= most / 2 {
+        memory *= 2;
+    }
+    memory
 }
 
 /// Limits a stream to `window` packets if its size is not configured.
@@ -279,7 +305,7 @@ mod tests {
 
     #[test]
     fn streams_of_many_tunnels_fit_the_default_memory_and_share_it() {
-        for (clients, window) in [(1, 32_768), (4, 16_384), (20, 4096), (64, 512), (200, 512)] {
+        for (clients, window) in [(1, 32_768), (4, 16_384), (20, 4096), (64, 512), (200, 1024)] {
             let config = parse(&hub(clients, "", "")).expect("it fits");
             assert_eq!(windows(&config), vec![window; clients], "{clients} clients");
             assert!(needed(config.base(), &config.flows) <= config.daemon.memory);
@@ -293,6 +319,25 @@ mod tests {
         // Of 64 MB of memory, the least budget.
         let config = parse(&hub(1, "memory = \"32 MiB\"\nframes = 4096\n", "")).expect("it fits");
         assert_eq!(windows(&config), [1024]);
+    }
+
+    #[test]
+    fn default_memory_grows_with_the_tunnels_of_a_hub_as_far_as_its_box_allows() {
+        // Nothing else may be refused because of it: the sum of all that its clients open.
+        for (clients, memory) in [(1, 512), (64, 512), (120, 1024), (200, 2048)] {
+            let config = parse(&hub(clients, "", "")).expect("it fits");
+            assert_eq!(config.daemon.memory >> 20, memory, "{clients} clients");
+            assert_eq!(needed_beyond_memory(config.base(), &config.flows), None);
+        }
+        let config = parse(&hub(200, "memory = \"512 MiB\"\n", "")).expect("it starts");
+        assert_eq!(config.daemon.memory, 512 << 20);
+        let needed = needed_beyond_memory(config.base(), &config.flows).expect("it is too little");
+        let most = |most: u64| default_for(config.base(), &config.flows, most << 20);
+        assert_eq!(
+            [most(512), most(900), most(1024), most(4096)].map(|it| it >> 20),
+            [512, 512, 1024, 2048]
+        );
+        assert!(needed < 3 << 29, "{needed}");
     }
 
     #[test]

@@ -65,6 +65,7 @@ use recoded_fpga::Card;
 use recoded_pipeline::params::{FlowCode, FlowParams, PeerId, Role, Snapshot, TunnelId};
 use recoded_runtime::secure::PublicKey;
 use recoded_runtime::{Destinations, FrameSize, Left};
+use small::Defaults;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -356,7 +357,7 @@ impl Config {
     ) -> Result<Config, ConfigErrors> {
         let mut errors = Vec::new();
         let frame_size = in_force.map_or(mtus.frames(), |config| config.frame_size);
-        let daemon = daemon::daemon(&document.daemon, frame_size, &mut errors);
+        let mut daemon = daemon::daemon(&document.daemon, frame_size, &mut errors);
         let links = daemon::links(&document.links, &mut errors);
         let mut tunnels = daemon::tunnels(&document.tunnels, &links, &mut errors);
         if let Some(in_force) = in_force {
@@ -389,6 +390,13 @@ impl Config {
             auth::check(document, daemon.auth, &neighbours, &links, &hops, &flows, &mut errors);
         }
         let interfaces = Interfaces { links: links.len(), tunnels: tunnels.len() };
+        if document.daemon.get("memory").is_none() {
+            // A process keeps its budget.
+            let base = budget::Base { daemon: &daemon, interfaces, frame_size };
+            let most = Defaults::here().memory_max;
+            let new = || budget::default_for(base, &flows, most);
+            daemon.memory = in_force.map_or_else(new, |in_force| in_force.daemon.memory);
+        }
         let memory = budget::Base { daemon: &daemon, interfaces, frame_size };
         budget::fit_windows(memory, &mut flows);
         budget::refuse_beyond(&document.daemon, memory, &flows, &mut errors);

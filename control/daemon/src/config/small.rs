@@ -23,8 +23,10 @@ const MEMORY_MIN: u64 = 32 << 20;
 /// The defaults.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Defaults {
-    /// Of `memory`.
+    /// Of `memory`, for the usual number of flows.
     pub memory: u64,
+    /// The largest default of `memory`, however many flows there are.
+    pub memory_max: u64,
     /// Of `standby`.
     pub standby: bool,
     /// The usual number of packet buffers is divided by this.
@@ -41,12 +43,16 @@ impl Defaults {
     /// Those of a box with this much memory in bytes; the usual ones if it is unknown.
     pub fn of(total: Option<u64>) -> Defaults {
         match total.filter(|total| *total < SMALL_BYTES) {
-            Some(total) => Defaults {
-                memory: (total / MEMORY_PART).max(MEMORY_MIN) >> 20 << 20,
-                standby: false,
-                frames_part: FRAMES_PART,
-            },
-            None => Defaults { memory: MEMORY_DEFAULT, standby: true, frames_part: 1 },
+            Some(total) => {
+                let memory = (total / MEMORY_PART).max(MEMORY_MIN) >> 20 << 20;
+                let frames_part = FRAMES_PART;
+                Defaults { memory, memory_max: memory, standby: false, frames_part }
+            }
+            None => {
+                let memory_max = total.map_or(MEMORY_DEFAULT, |total| total / 2);
+                let memory = MEMORY_DEFAULT;
+                Defaults { memory, memory_max, standby: true, frames_part: 1 }
+            }
         }
     }
 }
@@ -57,12 +63,17 @@ mod tests {
 
     #[test]
     fn box_below_256_mib_gets_less_and_others_get_the_usual_defaults() {
-        let usual = Defaults { memory: 512 << 20, standby: true, frames_part: 1 };
+        let memory = 512 << 20;
+        let usual = Defaults { memory, memory_max: memory, standby: true, frames_part: 1 };
         assert_eq!(Defaults::of(None), usual);
-        assert_eq!(Defaults::of(Some(256 << 20)), usual);
+        let half = |memory_max: u64| Defaults { memory_max, ..usual };
+        assert_eq!(Defaults::of(Some(256 << 20)), half(128 << 20));
+        assert_eq!(Defaults::of(Some(8 << 30)), half(4 << 30));
         for (total, memory) in [(64, 32), (121, 32), (240, 60)] {
             let small = Defaults::of(Some(total << 20));
-            assert_eq!(small, Defaults { memory: memory << 20, standby: false, frames_part: 4 });
+            let memory = memory << 20;
+            let expected = Defaults { memory, memory_max: memory, standby: false, frames_part: 4 };
+            assert_eq!(small, expected);
         }
     }
 }

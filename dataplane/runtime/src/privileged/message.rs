@@ -1,5 +1,6 @@
 //! Requests from the dataplane process to the privileged half, and the replies.
 
+use crate::error::shortened;
 use crate::memory::{Newest, WayId};
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
@@ -79,6 +80,13 @@ pub(super) enum Reply {
     Place(Option<SocketAddr>),
     /// The request failed.
     Refused { reason: String },
+}
+
+impl Reply {
+    /// A refusal whose reason fits a message: what Linux says of a program may be much longer.
+    pub(super) fn refused(reason: &str) -> Reply {
+        Reply::Refused { reason: shortened(reason) }
+    }
 }
 
 /// Offloads of a tunnel.

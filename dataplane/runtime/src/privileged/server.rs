@@ -201,7 +201,7 @@ impl Privileged {
                 continue;
             }
             let answer = self.answer(&request, &fds);
-            let reply = answer.unwrap_or_else(|reason| Reply::Refused { reason });
+            let reply = answer.unwrap_or_else(|reason| Reply::refused(&reason));
             let link = match (&request, &reply) {
                 (Request::Attach { interface }, Reply::Attached { .. }) => self.link(interface),
                 _ => None,
@@ -381,13 +381,13 @@ impl Privileged {
         };
         match bound {
             Ok(socket) => channel.send(&Reply::Socket, &[socket.as_fd()]),
-            Err(reason) => channel.send(&Reply::Refused { reason }, &[]),
+            Err(reason) => channel.send(&Reply::refused(&reason), &[]),
         }
     }
 
     /// The queues of a tunnel. A deleted tunnel is recreated.
     fn send_tunnel(&mut self, name: &str, channel: &Channel) -> io::Result<()> {
-        let refuse = |reason| channel.send(&Reply::Refused { reason }, &[]);
+        let refuse = |reason: String| channel.send(&Reply::refused(&reason), &[]);
         let Some(held) = self.tunnels.iter_mut().find(|held| held.plan.config.name == name) else {
             return refuse(format!("{} is not a tunnel", name.escape_debug()));
         };

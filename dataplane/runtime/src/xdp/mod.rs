@@ -6,7 +6,7 @@ mod link;
 mod owner;
 
 use crate::bpf_link::{KILLED_RETRY, LeftPrograms};
-use crate::error::StartError;
+use crate::error::{StartError, shortened};
 use crate::netlink::Netlink;
 use crate::own;
 use crate::report::Verdicts;
@@ -345,7 +345,8 @@ fn errno(error: &(dyn std::error::Error + 'static)) -> Option<i32> {
     None
 }
 
-/// An error and its causes in one line.
+/// An error and its causes in one line. Linux's verifier adds what it looked at, which may be
+/// thousands of lines.
 fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut current = error.source();
@@ -356,7 +357,7 @@ fn chain(error: &(dyn std::error::Error + 'static)) -> String {
         }
         current = cause.source();
     }
-    text
+    shortened(&text)
 }
 
 fn missing(name: &str) -> MapError {

@@ -9,6 +9,7 @@ mod hardware;
 mod iommu;
 mod kernels;
 mod nics;
+mod queues;
 mod small;
 mod stacks;
 mod trial;
@@ -64,7 +65,9 @@ pub struct Machine {
 
 /// Every machine.
 pub static MACHINES: &[Machine] = &[
+    queues::MACHINE,
     nics::MACHINE,
+    kernels::V5_4,
     kernels::V5_10,
     kernels::V6_1,
     kernels::V6_12,

@@ -21,7 +21,47 @@ const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 /// One command of apt may take this long. Kernels have 100 MB: 1 Mbit/s is not enough.
 const COMMAND_SECONDS: u32 = 600;
 
-/// A release of Debian and an architecture.
+/// Where packages are, and whose signatures they have.
+#[derive(Clone, Debug)]
+pub struct Archive {
+    mirror: String,
+    keyring: PathBuf,
+}
+
+impl Archive {
+    /// Debian's, from a mirror that this system uses.
+    ///
+    /// # Errors
+    /// When no mirror is known, or the keyring is missing.
+    pub fn debian() -> Result<Archive, LabError> {
+        Archive::signed(mirror()?, KEYRING.into())
+    }
+
+    /// Ubuntu's, from the mirror that debootstrap prefers, which lies below `root` with the
+    /// keyring.
+    ///
+    /// # Errors
+    /// When either is missing.
+    pub fn ubuntu(root: &Path) -> Result<Archive, LabError> {
+        let script = root.join("usr/share/debootstrap/scripts/gutsy");
+        let text = fs::read_to_string(&script).map_err(LabError::file(&script))?;
+        let mirror = default_mirror(&text).ok_or_else(|| {
+            LabError::Unavailable(format!("{}: no mirror of Ubuntu there", script.display()))
+        })?;
+        Archive::signed(mirror, root.join("usr/share/keyrings/ubuntu-archive-keyring.gpg"))
+    }
+
+    fn signed(mirror: String, keyring: PathBuf) -> Result<Archive, LabError> {
+        if !keyring.exists() {
+            let keyring = keyring.display();
+            let reason = format!("{keyring} is missing (package debian-archive-keyring)");
+            return Err(LabError::Unavailable(reason));
+        }
+        Ok(Archive { mirror, keyring })
+    }
+}
+
+/// A release of Debian or Ubuntu, and an architecture.
 #[derive(Clone, Copy, Debug)]
 pub struct Suite {
     /// Name as in `dists/NAME`.
@@ -41,21 +81,17 @@ impl Apt {
     /// Writes the configuration for a suite below `folder` and fetches the lists.
     ///
     /// # Errors
-    /// When no mirror is known or does not answer.
-    pub fn update(folder: &Path, suite: Suite) -> Result<Apt, LabError> {
+    /// When the mirror does not answer.
+    pub fn update(folder: &Path, suite: Suite, archive: &Archive) -> Result<Apt, LabError> {
         let folder = folder.join(format!("{}-{}", suite.name, suite.architecture));
         for part in ["lists/partial", "cache/archives/partial"] {
             let part = folder.join(part);
             fs::create_dir_all(&part).map_err(LabError::file(&part))?;
         }
-        let mirror = mirror()?;
-        if !Path::new(KEYRING).exists() {
-            let reason = format!("{KEYRING} is missing (package debian-archive-keyring)");
-            return Err(LabError::Unavailable(reason));
-        }
         let Suite { name, architecture } = suite;
+        let (mirror, keyring) = (&archive.mirror, archive.keyring.display());
         let source =
-            format!("deb [arch={architecture} signed-by={KEYRING}] {mirror} {name} main\n");
+            format!("deb [arch={architecture} signed-by={keyring}] {mirror} {name} main\n");
         for (file, text) in [("sources.list", source.as_str()), ("status", "")] {
             let file = folder.join(file);
             fs::write(&file, text).map_err(LabError::file(&file))?;
@@ -175,6 +211,12 @@ fn mirror_in(text: &str) -> Option<String> {
     words.find(|word| is_archive(word)).map(Into::into)
 }
 
+/// The mirror for amd64 in a script of debootstrap.
+fn default_mirror(script: &str) -> Option<String> {
+    let mut others = script.lines().skip_while(|line| !line.contains("amd64"));
+    others.find_map(|line| line.trim().strip_prefix("default_mirror ").map(Into::into))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -187,5 +229,14 @@ mod tests {
         let new = "Types: deb\nURIs: http://four.test/debian\nSuites: a\n";
         assert_eq!(mirror_in(new).as_deref(), Some("http://four.test/debian"));
         assert_eq!(mirror_in("deb http://five.test/ubuntu a main\n"), None);
+    }
+
+    #[test]
+    fn mirror_of_ubuntu_is_that_of_its_architecture() {
+        let script = "if $new; then\n\tcase \"$ARCH\" in\n\t\tarm64)\n\
+                      \t\t\tdefault_mirror http://one.test/ports\n\t\t;;\n\t\tamd64|i386)\n\
+                      \t\t\tdefault_mirror http://two.test/ubuntu\n\t\t;;\n\tesac\n";
+        assert_eq!(default_mirror(script).as_deref(), Some("http://two.test/ubuntu"));
+        assert_eq!(default_mirror("mirror_style release\n"), None);
     }
 }

@@ -5,6 +5,7 @@
 //!    lock            held while packages are fetched
 //!    apt/SUITE-ARCH  lists and state of apt
 //!    tools-PACKAGES  QEMU and other programs of one release of Debian, with all libraries
+//!    ubuntu          address and keys of Ubuntu's archive, as Debian has them
 //!    linux-SERIES    a kernel for amd64 and its modules; for another one, linux-SERIES-ARCH
 //!    debian-ARCH-PACKAGES
 //!                    a small Debian, whose dpkg knows the packages in it
@@ -17,7 +18,7 @@ use std::process::Command;
 
 use recoded_netns::process;
 
-use super::apt::{Apt, Suite};
+use super::apt::{Apt, Archive, Suite};
 use crate::LabError;
 
 /// Names the folder of the cache.
@@ -29,6 +30,9 @@ const TOOLS: Suite = Suite { name: "trixie", architecture: "amd64" };
 /// QEMU, and programs for guests that many hosts lack.
 const TOOLS_PACKAGES: [&str; 5] =
     ["qemu-system-x86", "qemu-system-arm", "busybox-static", "wireguard-tools", "ppp"];
+
+/// Address and keys of Ubuntu's archive.
+const UBUNTU_PACKAGES: [&str; 2] = ["debootstrap", "ubuntu-keyring"];
 
 /// A system where dpkg installs packages and systemd starts services: dependencies of `recoded`,
 /// and programs that its scripts use.
@@ -78,6 +82,8 @@ impl Architecture {
 /// A series of kernels.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kernel {
+    /// Ubuntu 20.04.
+    V5_4,
     /// The oldest that a supported Debian has had.
     V5_10,
     /// Debian 12.
@@ -90,11 +96,13 @@ pub enum Kernel {
 
 impl Kernel {
     /// Every series.
-    pub const ALL: [Kernel; 4] = [Kernel::V5_10, Kernel::V6_1, Kernel::V6_12, Kernel::Newest];
+    pub const ALL: [Kernel; 5] =
+        [Kernel::V5_4, Kernel::V5_10, Kernel::V6_1, Kernel::V6_12, Kernel::Newest];
 
     /// The series, as in file names and messages.
     pub fn name(self) -> &'static str {
         match self {
+            Kernel::V5_4 => "5.4",
             Kernel::V5_10 => "5.10",
             Kernel::V6_1 => "6.1",
             Kernel::V6_12 => "6.12",
@@ -102,8 +110,17 @@ impl Kernel {
         }
     }
 
+    /// The package that depends on its parts.
+    fn package(self, architecture: Architecture) -> String {
+        match self {
+            Kernel::V5_4 => "linux-image-generic".into(),
+            _ => format!("linux-image-{}", architecture.name()),
+        }
+    }
+
     fn suite(self, architecture: Architecture) -> Suite {
         let name = match self {
+            Kernel::V5_4 => "focal",
             Kernel::V5_10 => "bullseye",
             Kernel::V6_1 => "bookworm",
             Kernel::V6_12 => "trixie",
@@ -147,7 +164,7 @@ impl Cache {
     /// When a folder cannot be deleted.
     pub fn clear(&self) -> Result<(), LabError> {
         let _lock = self.lock()?;
-        let mut folders = vec![self.tools_folder(), self.debian_folder()];
+        let mut folders = vec![self.tools_folder(), self.debian_folder(), self.ubuntu_folder()];
         for architecture in Architecture::ALL {
             folders.extend(Kernel::ALL.map(|kernel| self.kernel_folder(kernel, architecture)));
         }
@@ -164,7 +181,7 @@ impl Cache {
     /// # Errors
     /// When it cannot be fetched.
     pub fn tools(&self) -> Result<PathBuf, LabError> {
-        self.set(&self.tools_folder(), TOOLS, |apt, folder| {
+        self.set(&self.tools_folder(), TOOLS, Archive::debian, |apt, folder| {
             apt.download_all(&TOOLS_PACKAGES, folder)
         })
     }
@@ -175,7 +192,12 @@ impl Cache {
     /// When it cannot be fetched.
     pub fn kernel(&self, kernel: Kernel, architecture: Architecture) -> Result<PathBuf, LabError> {
         let folder = self.kernel_folder(kernel, architecture);
-        self.set(&folder, kernel.suite(architecture), |apt, folder| {
+        let ubuntu = match kernel {
+            Kernel::V5_4 => Some(self.ubuntu()?),
+            _ => None,
+        };
+        let archive = || ubuntu.as_deref().map_or_else(Archive::debian, Archive::ubuntu);
+        self.set(&folder, kernel.suite(architecture), archive, |apt, folder| {
             apt.download(&kernel_packages(apt, kernel, architecture)?, folder)
         })
     }
@@ -186,9 +208,21 @@ impl Cache {
     /// # Errors
     /// When it cannot be fetched.
     pub fn debian(&self) -> Result<PathBuf, LabError> {
-        self.set(&self.debian_folder(), DEBIAN, |apt, folder| {
+        self.set(&self.debian_folder(), DEBIAN, Archive::debian, |apt, folder| {
             apt.download_all(&DEBIAN_PACKAGES, folder)
         })
+    }
+
+    /// The root below which address and keys of Ubuntu's archive lie.
+    fn ubuntu(&self) -> Result<PathBuf, LabError> {
+        let names = UBUNTU_PACKAGES.map(String::from);
+        self.set(&self.ubuntu_folder(), TOOLS, Archive::debian, |apt, folder| {
+            apt.download(&names, folder)
+        })
+    }
+
+    fn ubuntu_folder(&self) -> PathBuf {
+        self.folder.join("ubuntu")
     }
 
     /// Other packages, another folder.
@@ -215,6 +249,7 @@ impl Cache {
         &self,
         folder: &Path,
         suite: Suite,
+        archive: impl FnOnce() -> Result<Archive, LabError>,
         download: impl FnOnce(&Apt, &Path) -> Result<(), LabError>,
     ) -> Result<PathBuf, LabError> {
         let _lock = self.lock()?;
@@ -227,7 +262,7 @@ impl Cache {
         }
         let packages = part.join("packages");
         fs::create_dir_all(&packages).map_err(LabError::file(&packages))?;
-        download(&Apt::update(&self.folder.join("apt"), suite)?, &packages)?;
+        download(&Apt::update(&self.folder.join("apt"), suite, &archive()?)?, &packages)?;
         let root = part.join("root");
         let mut controls = Vec::new();
         for entry in fs::read_dir(&packages).map_err(LabError::file(&packages))?.flatten() {
@@ -277,8 +312,8 @@ fn write_database(root: &Path, controls: &[String]) -> Result<(), LabError> {
     write("status", &status)
 }
 
-/// The packages behind the name `linux-image-amd64`: an image, or, in later releases, an empty one
-/// that depends on a binary and modules.
+/// The packages behind the name of a series: an image, or, in later releases, an empty one that
+/// depends on a binary and modules. Ubuntu has more modules in a package beside the image.
 fn kernel_packages(
     apt: &Apt,
     kernel: Kernel,
@@ -287,19 +322,21 @@ fn kernel_packages(
     let missing = |what: &str| {
         LabError::Unavailable(format!("the mirror has no {what} for Linux {}", kernel.name()))
     };
-    let meta = format!("linux-image-{}", architecture.name());
-    let images = apt.dependencies(&meta)?.ok_or_else(|| missing(&meta))?;
-    let mut names: Vec<String> = Vec::new();
-    for image in images.into_iter().filter(|name| name.starts_with("linux-image-")) {
+    let is_part = |name: &String| {
+        ["linux-binary-", "linux-modules-"].iter().any(|part| name.starts_with(part))
+    };
+    let series = kernel.package(architecture);
+    let found = apt.dependencies(&series)?.ok_or_else(|| missing(&series))?;
+    let (parts, others): (Vec<_>, Vec<_>) = found.into_iter().partition(is_part);
+    let mut names = Vec::new();
+    for image in others.into_iter().filter(|name| name.starts_with("linux-image-")) {
         let depends = apt.dependencies(&image)?.ok_or_else(|| missing(&image))?;
         names.push(image);
-        let parts = depends.into_iter().filter(|name| {
-            ["linux-binary-", "linux-modules-"].iter().any(|part| name.starts_with(part))
-        });
-        names.extend(parts);
+        names.extend(depends.into_iter().filter(is_part));
     }
     if names.is_empty() {
         return Err(missing("image"));
     }
+    names.extend(parts);
     Ok(names)
 }
