@@ -92,8 +92,11 @@ recoded_uplink() {
 }
 
 recoded_uplinks() {
-	local values='' count=0
-	config_list_foreach "$1" uplinks recoded_uplink "$1"
+	local values='' count=0 uplinks uplink
+	config_get uplinks "$1" uplinks
+	for uplink in $uplinks; do
+		recoded_uplink "$uplink" "$1"
+	done
 	[ "$count" -eq 0 ] || line="$line${line:+, }uplinks = [$values]"
 }
 
@@ -151,7 +154,7 @@ recoded_render() {
 recoded_make_key() {
 	[ ! -s "$RECODED_KEY" ] || return 0
 	if ! mkdir -p "${RECODED_KEY%/*}" ||
-		! (umask 077 && recodectl genkey >"$RECODED_KEY.new") ||
+		! (umask 077 && recodectl genkey >"$RECODED_KEY.new" && sync) ||
 		! mv "$RECODED_KEY.new" "$RECODED_KEY"; then
 		rm -f "$RECODED_KEY.new"
 		recoded_log err "$RECODED_KEY cannot be written. fix: free space in the flash (df)"

@@ -150,6 +150,14 @@ recodectl show links >/tmp/said 2>&1 || die "recodectl does not reach the daemon
 printf '%s' "$main$server$router" >/etc/config/recoded
 handler setup vpn '' || die "the interface does not come up"
 said 'proto_add_host_dependency vpn 192.0.2.7 '
+# One option is a list of one.
+printf '%s' "$main$server$router	option uplinks '@wan'
+" >/etc/config/recoded
+service start || die "one uplink is refused"
+grep -q 'uplinks = \["pppoe-wan"\]' "$RENDERED" || die "the uplink is missing"
+printf '%s' "$main$server$router" >/etc/config/recoded
+handler setup vpn '' || die "the interface does not come up"
+said 'proto_add_host_dependency vpn 192.0.2.7 '
 ! grep -q 'route 0.0.0.0' /tmp/said || die "a default route that is not wanted"
 kill "$daemon"
 wait "$daemon" || die "the daemon ended with $?: $(cat /tmp/daemon)"

@@ -1,6 +1,6 @@
 # Added to functions.sh, the stand-in or OpenWrt's own: files of UCI are read without the program
 # uci, and the log is a file.
-# shellcheck shell=dash disable=SC1090
+# shellcheck shell=dash disable=SC1090,SC2034
 
 uci_load() {
 	local name
