@@ -167,6 +167,8 @@ recoded_make_key() {
 # the log. The file of the running daemon is then unchanged.
 recoded_prepare() {
 	local told
+	# The socket is in /run, which some versions lack: without it, it would be in flash.
+	[ -e /run ] || ln -s /var/run /run
 	recoded_make_key || return 1
 	recoded_faults=0
 	recoded_load

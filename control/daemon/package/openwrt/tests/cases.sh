@@ -146,6 +146,7 @@ said 'proto_add_host_dependency vpn 203.0.113.9 wwan'
 said 'proto_send_update vpn'
 handler teardown vpn '' || die "teardown fails"
 recodectl show links >/tmp/said 2>&1 || die "recodectl does not reach the daemon"
+[ -S /var/run/recoded/recoded.sock ] || die "the socket is in flash"
 # A laptop has no uplinks of its own, and a server with a name.
 printf '%s' "$main$server$router" >/etc/config/recoded
 handler setup vpn '' || die "the interface does not come up"
