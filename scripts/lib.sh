@@ -18,7 +18,17 @@ missing_packages() {
     command -v ethtool >/dev/null || missing+=(ethtool)
     # Reads the metrics of a line, and checks alert rules (promtool).
     command -v prometheus >/dev/null || missing+=(prometheus)
-    # The rest builds libxdp and its bindings (xsk-rs), and CUDA kernels for tests on the CPU.
+    # Rivals of the kernels, which the bench opens when it runs.
+    compgen -G '/usr/lib/*/libisal.so.2' >/dev/null || missing+=(libisal2)
+    compgen -G '/usr/lib/*/libgf_complete.so.1' >/dev/null || missing+=(libgf-complete1)
+    printf '%s\n' "${missing[@]}"
+    missing_build_packages
+}
+
+# Debian and Ubuntu packages that the build needs: for libxdp and its bindings (xsk-rs), and for
+# CUDA kernels that tests run on the CPU.
+missing_build_packages() {
+    local missing=()
     command -v c++ >/dev/null && command -v make >/dev/null || missing+=(build-essential)
     command -v clang >/dev/null || missing+=(clang)
     compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' >/dev/null || missing+=(libclang-dev)
@@ -26,9 +36,6 @@ missing_packages() {
     command -v pkg-config >/dev/null || missing+=(pkg-config)
     [ -e /usr/include/libelf.h ] || missing+=(libelf-dev)
     [ -e /usr/include/zlib.h ] || missing+=(zlib1g-dev)
-    # Rivals of the kernels, which the bench opens when it runs.
-    compgen -G '/usr/lib/*/libisal.so.2' >/dev/null || missing+=(libisal2)
-    compgen -G '/usr/lib/*/libgf_complete.so.1' >/dev/null || missing+=(libgf-complete1)
     printf '%s\n' "${missing[@]}"
 }
 
@@ -95,6 +102,13 @@ missing_static_packages() {
 missing_image_packages() {
     command -v runc >/dev/null || printf 'runc\n'
     command -v skopeo >/dev/null || printf 'skopeo\n'
+}
+
+# Debian and Ubuntu packages that test OpenWrt packages: a shell as routers have it.
+missing_openwrt_packages() {
+    local program
+    program=$(command -v busybox) && ! readelf --program-headers "$program" | grep -q INTERP ||
+        printf 'busybox-static\n'
 }
 
 # fetch_sysroot ARCHITECTURE FOLDER PACKAGE...: unpacks packages into a folder, once, with lists of
@@ -209,9 +223,20 @@ workspace_version() {
     sed -n '/^\[workspace.package\]/,/^$/s/^version = "\(.*\)"/\1/p' Cargo.toml
 }
 
-# The time in archives: that of the last commit, so that the same sources give the same bytes.
+# The time in archives: that of the last commit, so that the same sources give the same bytes. The
+# repository may belong to another user, as in containers.
 source_date() {
-    printf %s "${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || printf 0)}"
+    printf %s "${SOURCE_DATE_EPOCH:-$(git -c safe.directory="$PWD" log -1 --format=%ct 2>/dev/null || printf 0)}"
+}
+
+# without_paths OPTION: the option, for each folder of this machine whose name would be in programs.
+# Sources of the standard library get the names that they have where rustup has not fetched them.
+without_paths() {
+    local sysroot commit
+    sysroot=$(as_user rustc --print sysroot)
+    commit=$(as_user rustc --version --verbose | sed -n 's/^commit-hash: //p')
+    printf -- "$1%s=%s " "$PWD" /recoded "${CARGO_HOME:-$HOME/.cargo}" /cargo \
+        "$sysroot/lib/rustlib/src/rust" "/rustc/$commit"
 }
 
 target_folder() { printf '%s' "${CARGO_TARGET_DIR:-target}"; }

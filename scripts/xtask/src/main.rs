@@ -1,9 +1,9 @@
 //! Chores of the repository that need more than a shell script: `cargo xtask ebpf`, `cargo xtask
-//! tidy`, `cargo xtask book`.
+//! tidy`, `cargo xtask sbom`, `cargo xtask book`.
 //!
 //! Not on the path of any packet, and no crate depends on it. Reads and builds files below the
-//! repository's root, and writes only the objects in `ebpf`, a folder for the book, and the page of
-//! command lines.
+//! repository's root, and writes only the objects in `ebpf`, a folder for the book, the page of
+//! command lines, and a bill of materials.
 
 #![forbid(unsafe_code)]
 
@@ -12,6 +12,8 @@ mod book;
 mod ebpf;
 
 mod repository;
+
+mod sbom;
 
 mod tidy;
 
@@ -28,6 +30,7 @@ fn main() -> ExitCode {
         ["ebpf"] => ebpf::install(&root),
         ["ebpf", "--check"] => ebpf::check(&root),
         ["tidy"] => tidy::run(&root),
+        ["sbom", file] => sbom::write(&root, Path::new(file)),
         ["book", "stage", folder] => book::stage(&root, Path::new(folder)),
         ["book", "links", folder] => book::check_html(Path::new(folder)),
         ["book", "shown", folder] => book::check_shown(&root, Path::new(folder), false),
@@ -107,6 +110,7 @@ usage: cargo xtask <task>
   ebpf          rebuild ebpf/recoded.bpf.o and ebpf/link.bpf.o from their sources
   ebpf --check  rebuild them elsewhere and fail when the committed ones differ
   tidy          check the rules of the repository that the compiler does not
+  sbom FILE     write the crates in the released programs as a CycloneDX bill of materials
   book stage DIR      copy the pages of the book into DIR, for mdBook (scripts/book)
   book links DIR      check the links of the built book in DIR
   book shown DIR      check commands and configurations in pages with the programs in DIR;

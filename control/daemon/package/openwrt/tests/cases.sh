@@ -1,0 +1,165 @@
+#!/bin/sh
+# Runs in the root of `scripts/openwrt-test`, under busybox: UCI sections become network files that
+# the daemon accepts; wrong ones are refused with words in the log; the tunnel of a running daemon
+# becomes an interface.
+# shellcheck shell=dash disable=SC2015
+
+KEY=3p7bfXt9wbTTW2HC7OQ1Nz+DQ8hbeGdNrfx+FG+IK08=
+RENDERED=/var/etc/recoded.toml
+
+die() { echo "openwrt: $*" >&2; cat /tmp/log /tmp/said >&2; exit 1; }
+
+# service ACTION: its output, and its log.
+service() {
+	: >/tmp/log
+	/bin/sh /etc/rc.common /etc/init.d/recoded "$1" >/tmp/said 2>&1
+}
+
+logged() { grep -qF -e "$1" /tmp/log || die "the log lacks: $1"; }
+
+said() { grep -qxF -e "$1" /tmp/said || die "no call: $1"; }
+
+# rendered TEXT: the file, but for its first line.
+rendered() {
+	printf '%s\n' "$1" >/tmp/expected
+	sed 1d "$RENDERED" | diff /tmp/expected - >&2 || die "another file is expected"
+}
+
+main="config recoded 'main'
+	option enabled '1'
+	option box 'router'
+"
+server="config box 'server'
+	option at 'vpn.example.net'
+	option key '$KEY'
+	list tunnel '10.99.0.1/24'
+	list tunnel 'fd99::1/64'
+"
+router="config box 'router'
+	list tunnel '10.99.0.2/24'
+	list tunnel 'fd99::2/64'
+"
+
+# The first start makes the key, and says it.
+mount -t tmpfs -o ro tmpfs /etc/recoded
+printf '%s' "$main$server$router" >/etc/config/recoded
+! service start || die "it starts without a key"
+logged '/etc/recoded/private.key cannot be written. fix: free space in the flash (df)'
+umount /etc/recoded
+
+# As installed, it is not enabled.
+cp /etc/config/recoded.installed /etc/config/recoded
+service start || die "the file of the package is refused"
+! grep -q open_instance /tmp/said || die "it runs before it is enabled"
+
+# Laptop to server.
+printf '%s' "$main$server$router	list routes '192.168.1.0/24'
+" >/etc/config/recoded
+service start || die "laptop to server is refused"
+own=$(recodectl pubkey </etc/recoded/private.key)
+logged "key of this box, for the others: $own"
+rendered "[boxes]
+server = { at = \"vpn.example.net\", key = \"$KEY\", tunnel = [\"10.99.0.1/24\", \"fd99::1/64\"] }
+router = { key = \"$own\", tunnel = [\"10.99.0.2/24\", \"fd99::2/64\"], routes = [\"192.168.1.0/24\"] }"
+said "procd_set_param command /usr/sbin/recoded --config $RENDERED"
+said 'procd_add_reload_trigger recoded'
+
+# Two uplinks, one of them up.
+bonding="$main$(echo "$server" | sed 's/vpn.example.net/203.0.113.9/')
+$router	list uplinks '@wan'
+	list uplinks '@wwan'
+config path
+	list via 'router'
+	list via 'server'
+	option mode 'bond'
+	option latency 'low'
+"
+printf '%s' "$bonding" >/etc/config/recoded
+service start || die "bonding is refused"
+logged 'uplink wwan is down: its link waits'
+rendered "[boxes]
+server = { at = \"203.0.113.9\", key = \"$KEY\", tunnel = [\"10.99.0.1/24\", \"fd99::1/64\"] }
+router = { uplinks = [\"pppoe-wan\", \"wwan\"], key = \"$own\", tunnel = [\"10.99.0.2/24\", \"fd99::2/64\"] }
+
+[[path]]
+via = [\"router\", \"server\"]
+mode = \"bond\"
+latency = \"low\""
+said 'procd_add_reload_interface_trigger wan'
+said 'procd_add_reload_interface_trigger wwan'
+
+# refused CONFIGURATION WORDS: not started, the words are in the log, and the file stays.
+refused() {
+	cp "$RENDERED" /tmp/before
+	printf '%s' "$1" >/etc/config/recoded
+	! service start || die "it is not refused: $2"
+	logged "$2"
+	cmp -s "$RENDERED" /tmp/before || die "the file was replaced: $2"
+}
+refused "$main$server$router	option route '10.0.0.0/8'
+" 'section router: option route is not known'
+refused "$main$server$router
+config peer 'x'
+	option at '192.0.2.1'
+" 'section x: its type peer is not known'
+refused "$main$server$router	list routes '10.0.0.0/8\" ] }'
+" 'section router: routes has the value'
+refused "$main$server" "box 'router' has no section"
+refused "$main$server$router	list routes '10.0.0.1/8'
+" '10.0.0.1/8'
+refused "$bonding	option code 'bats'
+" 'option code is not known'
+printf '%s' "$bonding" | sed "s/'bond'/'both'/" >/tmp/wrong
+refused "$(cat /tmp/wrong)" 'both'
+# What runs continues.
+touch /tmp/running
+! service reload || die "a wrong file is loaded"
+rm /tmp/running
+
+# The handler of the protocol, of a daemon that runs.
+handler() {
+	: >/tmp/log
+	(cd /lib/netifd/proto && RECODED_WAIT=$wait /bin/sh ./recoded.sh recoded "$@") >/tmp/said 2>&1
+}
+printf '%s' "$bonding" >/etc/config/recoded
+service start || die "bonding is refused"
+wait=1
+handler dump '' '' || die "no dump"
+said 'proto_config_add_string tunnel'
+! handler setup vpn 'tunnel=rec0/../x' || die "a wrong name of a tunnel is accepted"
+logged "option tunnel 'rec0/../x' is no name of a tunnel"
+said 'proto_block_restart vpn'
+! handler setup vpn '' || die "a tunnel that is missing is accepted"
+logged 'there is no tunnel rec0'
+said 'proto_setup_failed vpn'
+recoded --config "$RENDERED" >/tmp/daemon 2>&1 &
+daemon=$!
+wait=30
+handler setup vpn 'defaultroute=1 metric=50' || { cat /tmp/daemon; die "the interface does not come up"; }
+said 'proto_init_update rec0 1 1'
+said 'proto_add_ipv4_address 10.99.0.2 24'
+said 'proto_add_ipv6_address fd99::2 64'
+said 'proto_add_ipv4_route 0.0.0.0 0   50'
+said 'proto_add_ipv6_route :: 0  50'
+said 'proto_add_host_dependency vpn 203.0.113.9 wan'
+said 'proto_add_host_dependency vpn 203.0.113.9 wwan'
+said 'proto_send_update vpn'
+handler teardown vpn '' || die "teardown fails"
+recodectl show links >/tmp/said 2>&1 || die "recodectl does not reach the daemon"
+[ -S /var/run/recoded/recoded.sock ] || die "the socket is in flash"
+# A laptop has no uplinks of its own, and a server with a name.
+printf '%s' "$main$server$router" >/etc/config/recoded
+handler setup vpn '' || die "the interface does not come up"
+said 'proto_add_host_dependency vpn 192.0.2.7 '
+# One option is a list of one.
+printf '%s' "$main$server$router	option uplinks '@wan'
+" >/etc/config/recoded
+service start || die "one uplink is refused"
+grep -q 'uplinks = \["pppoe-wan"\]' "$RENDERED" || die "the uplink is missing"
+printf '%s' "$main$server$router" >/etc/config/recoded
+handler setup vpn '' || die "the interface does not come up"
+said 'proto_add_host_dependency vpn 192.0.2.7 '
+! grep -q 'route 0.0.0.0' /tmp/said || die "a default route that is not wanted"
+kill "$daemon"
+wait "$daemon" || die "the daemon ended with $?: $(cat /tmp/daemon)"
+echo "openwrt: two UCI networks, $(grep -c '^refused ' "$0") refusals, and an interface of netifd's"
