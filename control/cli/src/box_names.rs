@@ -1,4 +1,5 @@
-//! Names of boxes in place of addresses: people know the names, and some addresses are placeholders.
+//! Names of boxes in place of addresses: users know the names, and some addresses are
+//! placeholders.
 
 use recoded_api::v1::State;
 use std::collections::BTreeMap;
@@ -23,8 +24,8 @@ impl BoxNames {
         BoxNames(named.collect())
     }
 
-    /// The name of a neighbour. One of several paths to a box has its link, too; a neighbour without
-    /// a name has link:address.
+    /// The name of a neighbour. One of several paths to a box has its link, too; a neighbour
+    /// without a name has link:address.
     pub fn short(&self, hop: &str) -> String {
         let Some(name) = self.0.get(hop) else { return hop.to_owned() };
         if self.0.values().filter(|other| *other == name).count() == 1 {

@@ -358,7 +358,7 @@ fn rising(
         let risen = now.saturating_sub(old.get(counter.name).copied().unwrap_or(0));
         let (is_fatal, name) = (FATAL.contains(&counter.name), counter.name);
         let is_harmless = counter.cure.starts_with(HARMLESS);
-        // A counter that stands still is history, such as that of the first second.
+        // A counter that does not rise is history, such as that of the first second.
         if risen == 0 || !is_fatal && is_harmless && risen < HARMLESS_MOST {
             continue;
         }

@@ -376,8 +376,8 @@ impl Config {
         neighbours.find(|known| known.neighbour == *hop).map_or("", |known| &known.name)
     }
 
-    /// The address of a neighbour for people. A placeholder means nothing to them: the host name, the
-    /// name of the box or the first letters of its key replace it.
+    /// The address of a neighbour for users. A placeholder means nothing to them: the host name,
+    /// the name of the box or the first letters of its key replace it.
     pub fn shown(&self, hop: &Neighbour) -> String {
         if self.trouble(hop).is_some() {
             return self.written(hop);
