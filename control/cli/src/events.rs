@@ -70,7 +70,8 @@ impl Wanted {
 
 fn text(events: &Events) -> String {
     if events.events.is_empty() {
-        return "nothing happened, or nothing of it is kept\n".to_owned();
+        return "no events since then; older ones are in the log: journalctl -u recoded\n"
+            .to_owned();
     }
     let zone = TimeZone::system();
     events.events.iter().map(|event| line(event, &zone) + "\n").collect()

@@ -57,7 +57,7 @@ struct Hop {
 
 /// Why a flow is not shown.
 #[derive(Debug, thiserror::Error)]
-#[error("no flow {flow} here: {known}")]
+#[error("this box has no flow {flow}: {known}")]
 pub struct UnknownFlow {
     flow: u32,
     known: String,
@@ -67,7 +67,10 @@ impl UnknownFlow {
     /// The flows that exist.
     pub fn new(flow: u32, ids: impl Iterator<Item = String>) -> UnknownFlow {
         let ids = ids.collect::<Vec<_>>().join(", ");
-        let known = if ids.is_empty() { "there is none".into() } else { format!("there is {ids}") };
+        let known = match ids.is_empty() {
+            true => "it has none; see recodectl show config".to_owned(),
+            false => format!("write one of {ids}"),
+        };
         UnknownFlow { flow, known }
     }
 }

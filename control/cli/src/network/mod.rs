@@ -56,7 +56,7 @@ pub enum NetworkFailure {
     NoNode { name: String, nodes: String },
     #[error("--ssh {0}: write a program and its arguments as in a shell")]
     Program(String),
-    #[error("cannot ask other hosts ({0}): raise the process's limits (`ulimit -n -u`)")]
+    #[error("cannot start ssh for all boxes ({0}): raise the process's limits (`ulimit -n -u`)")]
     Local(io::Error),
     #[error(
         "{0} asks or changes all boxes of a network: name its file, recodectl -f net.toml {0}; \
