@@ -549,11 +549,9 @@ private_key = "/etc/recoded/private.key"
         assert_eq!(shown(&roaming.replace("name = \"laptop\"\n[", "[")), "west:key-3p7bfXt9");
         let known = roaming.replace("0.0.0.1", "10.0.1.1");
         assert_eq!(shown(&known), "west:10.0.1.1", "an address that is known is shown");
-        let mut neighbour = Neighbour::default();
-        neighbour.disagreements = vec![recoded_api::v1::Disagreement {
-            cause: "0.0.0.1 sends flow 7".into(),
-            ..Default::default()
-        }];
+        let cause = "0.0.0.1 sends flow 7".to_owned();
+        let disagreement = recoded_api::v1::Disagreement { cause, ..Default::default() };
+        let mut neighbour = Neighbour { disagreements: vec![disagreement], ..Neighbour::default() };
         name_awaited(&mut neighbour, "0.0.0.1".parse().expect("an address"), "laptop".into());
         assert_eq!(neighbour.disagreements[0].cause, "laptop sends flow 7");
         assert_eq!(neighbour.address, "laptop");
