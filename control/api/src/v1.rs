@@ -49,8 +49,12 @@ pub struct State {
 /// What was agreed on with a neighbour, or with the other end of a flow.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, CustomType)]
 pub struct Session {
-    /// link:address of a neighbour; flow and its number; source of flow and its number at a relay.
+    /// link:address of a neighbour, link:name while its address is not known; flow and its number;
+    /// source of flow and its number at a relay.
     pub with: String,
+    /// Name of the box; empty if the configuration has none.
+    #[serde(default)]
+    pub name: String,
     /// The public key that the other one must have.
     pub key: String,
     /// Seconds since the keys in use were agreed on; null while there are none.
@@ -209,7 +213,10 @@ pub struct Flow {
     pub role: String,
     /// Tunnel of a source or sink.
     pub tunnel: Option<String>,
-    /// Where coded packets go, as link:address.
+    /// Source and sink: name of the box at the other end; empty if the configuration has none.
+    #[serde(default)]
+    pub end: String,
+    /// Where coded packets go, as link:address, or link:name while the address is not known.
     pub next_hops: Vec<String>,
     /// Source and relay of a stream: the state of each next hop.
     #[serde(default)]

@@ -63,7 +63,7 @@ pub enum Command {
     /// worker has applied them. Values are written as in the configuration file, which only --save
     /// changes.
     ///
-    /// Other nodes distinguish two codes or sizes of a flow at a time. A third one within a
+    /// Other boxes distinguish two codes or sizes of a flow at a time. A third one within a
     /// second of the last such change takes effect after that second.
     ///
     /// `set engine auto`, `cpu`, `cuda` or `fpga` selects the engine for large generations.
@@ -151,10 +151,10 @@ pub enum Command {
         #[arg(long, value_name = "TIME", value_parser = events::since)]
         since: Option<Timestamp>,
     },
-    /// Show the hops of a flow: loss, RTT, queue and rank, as far as nodes report them here
+    /// Show the hops of a flow: loss, RTT, queue and rank, as far as boxes report them here
     ///
     /// Sends no packets: the flow itself needs these reports. Only neighbours measure
-    /// RTTs: with -f all nodes are queried, each for its own hop, in both directions.
+    /// RTTs: with -f all boxes are queried, each for its own hop, in both directions.
     #[command(after_help = TRACE)]
     Trace {
         /// Id of the flow; all flows by default
@@ -249,7 +249,7 @@ pub enum Command {
     /// Private keys never leave their boxes. Keep public keys in the network file, where
     /// changes are visible: fetching them each time would trust any host that answers.
     ///
-    /// --rotate NODE makes another private key on one box, in a file next to the old one, and
+    /// --rotate BOX makes another private key on one box, in a file next to the old one, and
     /// applies the network with it on all boxes at once, like `apply`. If all are healthy, the
     /// network file is written and the old key is removed; otherwise all keep the old one. Sessions
     /// with that box begin anew: its flows lose packets until all boxes have switched, usually for
@@ -258,13 +258,13 @@ pub enum Command {
         /// Write new public keys into the file; a different one is never replaced
         #[arg(long)]
         save: bool,
-        /// Replace the key of this node on all boxes, and in the file
-        #[arg(long, value_name = "NODE", conflicts_with = "save")]
+        /// Replace the key of this box on all boxes, and in the file
+        #[arg(long, value_name = "BOX", conflicts_with = "save")]
         rotate: Option<String>,
     },
     /// With -f: serve a live page of the network to browsers on this machine
     ///
-    /// A map of nodes and paths: states, rates, losses of hops, rank against theory, polled over
+    /// A map of boxes and paths: states, rates, losses of hops, rank against theory, polled over
     /// SSH. It changes nothing, needs no internet access, and has no password, so it
     /// listens on loopback only. From elsewhere use ssh -L 9429:127.0.0.1:9429 THIS-HOST.
     Web {
@@ -314,12 +314,12 @@ init prints the line in question with the command. Other forms of networks: reco
 const TRACE: &str = "\
 loss     share of packets lost on the hop, before repair
 runs     mean number of packets lost in a row
-trip     mean RTT to the next node; queue: part of it, waiting on the link
+trip     mean RTT to the next box; queue: part of it, waiting on the link
 arrived  share of the source's symbols behind the hop, repairs included: mean rank of generations
          and batches over their size; for streams, symbols that were not abandoned
 theory   the same, computed from the losses of the hops
 delay    at the sink, mean time until lost packets are decoded
--        unknown here: query the node itself, or all nodes with recodectl -f net.toml trace";
+-        unknown here: query the box itself, or all boxes with recodectl -f net.toml trace";
 
 const EVENTS: &str = "\
 ! marks events that may cost packets, # failures. The daemon keeps the newest 1024 in memory, 256 of

@@ -50,7 +50,7 @@ pub struct ConfigureOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigureError {
     /// There is no such file.
-    #[error("{path}: {source}: name the file of recoded with --config")]
+    #[error("cannot read {path} ({source}): name the file of recoded with --config")]
     Read {
         /// The file.
         path: PathBuf,

@@ -14,7 +14,7 @@ const INPUT_BYTES_MAX: u64 = 256;
 pub enum KeysError {
     #[error(transparent)]
     Key(#[from] KeyError),
-    #[error("cannot read the private key from standard input: {0}")]
+    #[error("cannot read standard input ({0}): recodectl pubkey < private.key")]
     Input(#[from] io::Error),
     #[error("Linux gives no random bytes: {0}")]
     Random(String),

@@ -6,13 +6,26 @@ use std::time::Duration;
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
-/// A duration such as 0.5, 90s or 1.5 h.
+/// A duration such as 0.5, 90s, 1.5 h, 1h30m or 2d.
 pub fn duration(text: &str) -> Option<Duration> {
-    let nanos = match units::nanoseconds(text) {
-        Err(UnitError::NoUnit) => units::nanoseconds(&format!("{} s", text.trim())),
-        nanos => nanos,
-    };
-    nanos.ok().map(Duration::from_nanos)
+    if let Err(UnitError::NoUnit) = units::nanoseconds(text) {
+        return units::nanoseconds(&format!("{} s", text.trim())).ok().map(Duration::from_nanos);
+    }
+    let mut sum = Duration::ZERO;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let unit = rest.find(|it: char| !it.is_ascii_digit() && it != '.').unwrap_or(rest.len());
+        let next = rest[unit..].find(|it: char| it.is_ascii_digit());
+        let (part, after) = rest.split_at(next.map_or(rest.len(), |next| unit + next));
+        let (part, times) = match part.trim().strip_suffix('d') {
+            Some(days) => (format!("{days} h"), 24),
+            None => (part.to_owned(), 1),
+        };
+        let nanos = Duration::from_nanos(units::nanoseconds(&part).ok()?);
+        sum = sum.checked_add(nanos.checked_mul(times)?)?;
+        rest = after;
+    }
+    (!text.is_empty()).then_some(sum)
 }
 
 /// Seconds of a duration such as 60s, 5m or 1h.
@@ -56,6 +69,10 @@ mod tests {
             ("2 s", Ok(2)),
             ("2000ms", Ok(2)),
             ("1m", Ok(60)),
+            ("1m30s", Ok(90)),
+            ("1 min 30 s", Ok(90)),
+            ("1m30", Err("write 2 to 120 seconds".to_owned())),
+            ("", Err("write 2 to 120 seconds".to_owned())),
             ("2.5", Err("write 2 to 120 seconds".to_owned())),
             ("121", Err("write 2 to 120 seconds".to_owned())),
             ("-2", Err("write 2 to 120 seconds".to_owned())),
@@ -63,6 +80,9 @@ mod tests {
         ] {
             assert_eq!(seconds(text, 2..=120), expected, "{text}");
         }
+        assert_eq!(duration("2d"), Some(Duration::from_hours(48)));
+        assert_eq!(duration("1d 1.5h"), Some(Duration::from_mins(25 * 60 + 30)));
+        assert_eq!(duration("999999999d"), None, "beyond all clocks");
         assert_eq!(interval("1s"), Ok(Duration::from_secs(1)));
         assert_eq!(interval("0.5"), Ok(Duration::from_millis(500)));
         assert_eq!(interval("500ms"), Ok(Duration::from_millis(500)));

@@ -1,11 +1,12 @@
 //! `recodectl events`: changes, in words.
 
 use crate::Failure;
+use crate::durations;
 use crate::feed::Feed;
 use crate::json;
 use jiff::civil::{DateTime, Time};
 use jiff::tz::TimeZone;
-use jiff::{Span, Timestamp, Zoned};
+use jiff::{Timestamp, Zoned};
 use recoded_api::v1::{Event, Events};
 use std::io::{self, Write};
 use std::path::Path;
@@ -69,7 +70,8 @@ impl Wanted {
 
 fn text(events: &Events) -> String {
     if events.events.is_empty() {
-        return "nothing happened, or nothing of it is kept\n".to_owned();
+        return "no events since then; older ones are in the log: journalctl -u recoded\n"
+            .to_owned();
     }
     let zone = TimeZone::system();
     events.events.iter().map(|event| line(event, &zone) + "\n").collect()
@@ -123,11 +125,8 @@ fn since_at(text: &str, now: &Zoned) -> Result<Timestamp, String> {
         return Ok(instant);
     }
     let zone = now.time_zone();
-    // A number counts seconds, as for every other duration.
-    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let span = if is_number { format!("{text}s") } else { text.to_owned() };
-    let zoned = if let Ok(ago) = span.parse::<Span>() {
-        now.checked_sub(ago.abs()).ok()
+    let zoned = if let Some(ago) = durations::duration(text) {
+        now.checked_sub(ago).ok()
     } else if let Ok(date) = text.parse::<DateTime>() {
         date.to_zoned(zone.clone()).ok()
     } else if let Some(time) = text.contains(':').then(|| text.parse::<Time>().ok()).flatten() {
@@ -153,6 +152,8 @@ mod tests {
             ("90s", "2026-11-23T06:43:30Z"),
             ("90", "2026-11-23T06:43:30Z"),
             ("2d", "2026-11-21T06:45:00Z"),
+            ("1.5 h", "2026-11-23T05:15:00Z"),
+            ("10 min", "2026-11-23T06:35:00Z"),
             ("07:30", "2026-11-23T06:30:00Z"),
             ("08:00", "2026-11-22T07:00:00Z"),
             ("2026-11-22 07:00", "2026-11-22T06:00:00Z"),

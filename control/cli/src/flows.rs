@@ -85,7 +85,7 @@ fn quiet(flow: &Flow) -> Option<String> {
         }
         "quiet" if flow.role == "source" => "no traffic: the source has nothing to send",
         "down" if flow.neighbours.is_empty() => {
-            "packets are sent, and no feedback arrives: check that the next nodes run and have \
+            "packets are sent, and no feedback arrives: check that the next boxes run and have \
              this flow, and that packets pass in both directions"
         }
         "quiet" => "no packets arrive: the source has nothing to send, or the path is dead",

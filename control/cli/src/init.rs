@@ -260,7 +260,11 @@ fn write(path: &Path, text: &str) -> Result<(), InitError> {
 pub fn text(done: &Initialised) -> String {
     let Initialised { file, name, line, private_key, is_key_new, is_complete, boxes } = done;
     let made = if *is_key_new { "made" } else { "found" };
-    let mut text = format!("{file}: box {name}, boxes {boxes}; {made} {private_key}\n");
+    let others = match boxes {
+        0 | 1 => "the only box so far".to_owned(),
+        boxes => format!("one of {boxes} boxes"),
+    };
+    let mut text = format!("{file}: this is box {name}, {others}; {made} {private_key}\n");
     text += &match (is_complete, boxes) {
         (true, _) => "this file is complete: systemctl enable --now recoded\n".to_owned(),
         (false, 1) => "next, on the other box, with its own name and address:\n".to_owned(),

@@ -69,7 +69,7 @@ pub fn changes(words: &[String]) -> Result<BTreeMap<String, String>, String> {
     for word in words {
         let (key, value) = key_value(word)?;
         if changes.contains_key(&key) {
-            return Err(format!("{key} is given twice"));
+            return Err(format!("{key} is given twice: write one value for it"));
         }
         changes.insert(key, value);
     }

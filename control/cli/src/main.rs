@@ -7,11 +7,13 @@
 
 #![forbid(unsafe_code)]
 
+mod activity;
 mod arguments;
 mod atomic_file;
 mod durations;
 mod part;
 
+mod box_names;
 mod branches;
 mod bugreport;
 
@@ -54,6 +56,7 @@ mod sessions;
 
 mod show;
 mod show_json;
+mod summary;
 
 mod table;
 
@@ -73,11 +76,13 @@ mod fixed;
 use arguments::{Arguments, Command, Target};
 use clap::FromArgMatches;
 use part::Show;
+use recoded::usage::UsageError;
 use recoded_api::client::{Client, ClientError};
 use recoded_api::exit;
 use recoded_api::v1::Adopted;
 use recoded_gf::ForceError;
 use recoded_network::EntryError;
+use recoded_plan::error::MeasureError;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -152,6 +157,11 @@ impl Failure {
             | Failure::UnknownCommand(_)
             | Failure::UnknownTopic(_)
             | Failure::Init(init::InitError::Entry(EntryError::Line))
+            | Failure::Plan(
+                plan::PlanError::Measure(MeasureError::Port(_))
+                | plan::PlanError::Hops(_)
+                | plan::PlanError::Way(_),
+            )
             | Failure::Top(top::TopError::NoTerminal | top::TopError::Json) => exit::USAGE,
             Failure::Output(_)
             | Failure::Web(_)
@@ -227,22 +237,15 @@ fn main() -> ExitCode {
 fn wrong_command_line(error: &clap::Error) -> ExitCode {
     let json = std::env::args_os().any(|word| word == "--json");
     let unnamed = network::file_without_option(error);
-    match &unnamed {
-        Some(words) if !json => {
-            eprintln!("recodectl: {words}");
-            return ExitCode::from(exit::USAGE);
-        }
-        None if !error.use_stderr() || !json => error.exit(),
-        _ => {}
+    let Some(wrong) = unnamed.or_else(|| UsageError::of(error)) else { error.exit() };
+    if json {
+        let UsageError { problem, fix } = wrong;
+        let words = if fix.is_empty() { problem } else { format!("{problem}: {fix}") };
+        // A failure here cannot be reported.
+        let _ = print(&json::error(exit::USAGE, "usage", &words));
+    } else {
+        eprintln!("{}", wrong.lines("recodectl"));
     }
-    let words = unnamed.unwrap_or_else(|| error.to_string());
-    // Without the lines meant for terminals.
-    let words = ["\n\nUsage", "\n\nFor more information"]
-        .iter()
-        .fold(&words[..], |words, tail| words.split_once(tail).map_or(words, |(words, _)| words));
-    let words = words.trim_start_matches("error: ");
-    // As above.
-    let _ = print(&json::error(exit::USAGE, "usage", words.trim()));
     ExitCode::from(exit::USAGE)
 }
 

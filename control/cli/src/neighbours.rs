@@ -23,16 +23,16 @@ pub fn neighbour_table(flows: &[Flow]) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    table(head, &rows) + &flows.iter().flat_map(troubles).collect::<String>()
+    table(head, &rows) + &flows.iter().flat_map(hop_faults).collect::<String>()
 }
 
 /// Faults of a flow's next hops, and their fixes.
-fn troubles(flow: &Flow) -> impl Iterator<Item = String> {
+pub fn hop_faults(flow: &Flow) -> impl Iterator<Item = String> {
     let label = format!("flow {}", flow.id);
     let has_own_packets = flow.code == "stream";
     let of = move |it| [silence(it), black_hole(it, has_own_packets)];
-    let troubles = flow.neighbours.iter().flat_map(of).flatten();
-    troubles.map(move |words| sentence(&label, &words))
+    let faults = flow.neighbours.iter().flat_map(of).flatten();
+    faults.map(move |words| sentence(&label, &words))
 }
 
 fn silence(neighbour: &FlowNeighbour) -> Option<String> {

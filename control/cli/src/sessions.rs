@@ -1,5 +1,6 @@
 //! Sessions with neighbours and with other ends of flows, as text.
 
+use crate::box_names::named_box;
 use crate::table::{Align, duration, sentence, table};
 use recoded_api::v1::Session;
 
@@ -19,7 +20,7 @@ pub fn session_table(sessions: &[Session]) -> String {
     ];
     let rows = sessions.iter().map(|session| {
         [
-            session.with.clone(),
+            label(session),
             session.key.clone(),
             session.age_seconds.map_or("none yet".into(), |age| {
                 // Whole seconds are precise enough.
@@ -33,16 +34,21 @@ pub fn session_table(sessions: &[Session]) -> String {
     table(head, &rows.collect::<Vec<_>>()) + &remarks.collect::<String>()
 }
 
+/// The other end of a session.
+fn label(session: &Session) -> String {
+    named_box(&session.name, &session.with)
+}
+
 /// Whether it is a grant of a source to this relay, rather than a session.
 pub fn is_of_source(session: &Session) -> bool {
     session.with.starts_with("source of flow ")
 }
 
 /// Why there are no keys, and the fix; or the kind of keys that need no reply.
-fn remark(session: &Session) -> Option<String> {
+pub fn remark(session: &Session) -> Option<String> {
     if session.age_seconds.is_some() {
         let words = "keys without an answer, one-way by PSK or of a group: others every 10 s";
-        return session.one_way.then(|| sentence(&session.with, words));
+        return session.one_way.then(|| sentence(&label(session), words));
     }
     let words = match session.refusal.as_str() {
         "" if is_of_source(session) => {
@@ -67,5 +73,5 @@ fn remark(session: &Session) -> Option<String> {
              recodectl pubkey, and their pre-shared keys"
         ),
     };
-    Some(sentence(&session.with, &words))
+    Some(sentence(&label(session), &words))
 }

@@ -1,10 +1,12 @@
-//! Tables of the state, as text of at most 100 columns.
+//! Tables of the state in full, as text of at most 100 columns; `summary` is the page without them.
 
+use crate::box_names::named_box;
 use crate::branches::branches;
 use crate::flows::{failed, flow_lines, given_up, legend, rates, units, worst_loss};
 use crate::neighbours::neighbour_table;
 use crate::part::Show;
 use crate::sessions::session_table;
+use crate::summary::summary;
 use crate::table::{Align, count, duration, percent, sentence, table, wrapped};
 use recoded_api::keys::{FLOW, Key, Role};
 use recoded_api::v1::{Engine, Flow, Link, Neighbour, State, Worker};
@@ -21,8 +23,8 @@ const AUTO: &str = "auto";
 /// Shows the state, or a part of it.
 pub fn show(state: &State, what: Option<Show>) -> String {
     match what {
-        None => overview(state, false),
-        Some(Show::All) => overview(state, true),
+        None => summary(state),
+        Some(Show::All) => overview(state),
         Some(Show::Flows) => flow_tables(&state.flows) + &flow_details(&state.flows),
         Some(Show::Links) => link_table(&state.links) + &link_details(&state.links),
         Some(Show::Workers) => worker_table(&state.workers),
@@ -32,8 +34,8 @@ pub fn show(state: &State, what: Option<Show>) -> String {
     }
 }
 
-/// Every part, in brief or in full.
-fn overview(state: &State, is_full: bool) -> String {
+/// Every part in full.
+fn overview(state: &State) -> String {
     let mut text = format!(
         "recoded {}, edition {}, up {}, field arithmetic by {}\n",
         state.version,
@@ -41,27 +43,18 @@ fn overview(state: &State, is_full: bool) -> String {
         duration(state.uptime_seconds),
         state.kernel
     );
-    let part = |part, brief: String| if is_full { show(state, Some(part)) } else { brief };
-    // Full flows include them.
-    let of_flows = |table: String| if is_full { String::new() } else { table };
+    let full = |part| show(state, Some(part));
     let parts = [
-        ("links", part(Show::Links, link_table(&state.links) + &link_reasons(&state.links))),
-        ("tunnels", tunnel_table(state) + &tunnel_reasons(state)),
-        ("flows", part(Show::Flows, flow_lines(&state.flows))),
-        ("next hops", of_flows(neighbour_table(&state.flows))),
-        ("branches", of_flows(branches(&state.flows))),
-        ("sessions", session_table(&state.sessions)),
-        ("workers", worker_table(&state.workers)),
-        ("drops", part(Show::Drops, drop_table(state))),
-        ("engine", part(Show::Engine, engine_line(&state.engine))),
+        ("LINKS", full(Show::Links)),
+        ("TUNNELS", tunnel_table(state) + &tunnel_reasons(state)),
+        ("FLOWS", flow_lines(&state.flows) + "\n" + &full(Show::Flows)),
+        ("SESSIONS", session_table(&state.sessions)),
+        ("WORKERS", full(Show::Workers)),
+        ("DROPS", full(Show::Drops)),
+        ("ENGINE", full(Show::Engine)),
     ];
-    for (name, part) in parts {
-        let may_be_empty = ["tunnels", "next hops", "branches", "sessions"].contains(&name);
-        if may_be_empty && part.is_empty() {
-            continue;
-        }
-        text.push_str(&format!("\n{}\n{part}", name.to_uppercase()));
-    }
+    let filled = parts.into_iter().filter(|(_, part)| !part.is_empty());
+    text.extend(filled.map(|(title, part)| format!("\n{title}\n{part}")));
     text
 }
 
@@ -149,30 +142,6 @@ fn link_table(links: &[Link]) -> String {
     table(head, &rows.collect::<Vec<_>>())
 }
 
-/// Why a link is not in the best mode, and which neighbours are down.
-fn link_reasons(links: &[Link]) -> String {
-    let mut text = String::new();
-    for link in links {
-        let mut notes: Vec<String> = link_trouble(link).into_iter().collect();
-        if !link.reason.is_empty() && link.waits.is_empty() {
-            notes.push(link.reason.clone());
-        }
-        let moved = link.neighbours.iter().filter(|neighbour| !neighbour.endpoint.is_empty());
-        notes.extend(moved.map(|it| format!("{} is at {} now", it.address, it.endpoint)));
-        let waiting = link.neighbours.iter().filter(|neighbour| !neighbour.waits.is_empty());
-        notes.extend(waiting.map(|it| format!("waiting: {}: {}", it.address, it.waits)));
-        let silent = link.neighbours.iter().filter(|it| !it.resolved && it.waits.is_empty());
-        let silent = silent.filter(|_| link.waits.is_empty());
-        notes.extend(silent.map(|neighbour| format!("{} does not answer", neighbour.address)));
-        let disagreements = link.neighbours.iter().flat_map(|neighbour| &neighbour.disagreements);
-        notes.extend(disagreements.map(|it| format!("{} ({})", it.cause, it.cure)));
-        if !notes.is_empty() {
-            text.push_str(&sentence(&link.name, &notes.join("; ")));
-        }
-    }
-    text
-}
-
 /// Fault of the interface.
 fn link_trouble(link: &Link) -> Option<String> {
     let Link { interface, .. } = link;
@@ -206,7 +175,7 @@ fn link_details(links: &[Link]) -> String {
                 });
                 format!(", recoded {version} {ago:.0} s ago, clock {ahead:+} s{mtu}")
             });
-            format!("{address} {state}{said}")
+            format!("{} {state}{said}", named_box(&neighbour.name, address))
         });
         let moved = link.neighbours.iter().filter(|neighbour| neighbour.moves > 0).map(|it| {
             let Neighbour { address, endpoint, moves, .. } = it;
@@ -279,7 +248,7 @@ fn tunnel_reasons(state: &State) -> String {
     for tunnel in &state.tunnels {
         let mut notes = Vec::new();
         match tunnel.state.as_str() {
-            "gone" => notes.push("somebody deleted it; it will be made again"),
+            "gone" => notes.push("another program deleted it; it is recreated"),
             "no-carrier" => notes.push("no carrier: no next hop of its flow answers"),
             _ => {}
         }

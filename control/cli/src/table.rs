@@ -1,9 +1,9 @@
-//! Plain tables and wrapped lines that fit 100 columns.
+//! Plain tables, and wrapped lines that fit 80 columns.
 
 use std::fmt::Write;
 
 /// Maximum width of a line, as far as words allow.
-pub const COLUMNS: usize = 100;
+pub const COLUMNS: usize = 80;
 
 /// How a column is aligned.
 #[derive(Copy, Clone, PartialEq, Eq)]
@@ -85,6 +85,14 @@ fn fill(label: &str, items: impl Iterator<Item = String>) -> String {
     }
     text.push('\n');
     text
+}
+
+/// A text of at most `columns` columns; the end of a longer one is replaced by `~`.
+pub fn clipped(text: &str, columns: usize) -> String {
+    match text.chars().nth(columns) {
+        None => text.to_owned(),
+        Some(_) => text.chars().take(columns - 1).chain(['~']).collect(),
+    }
 }
 
 /// A count: exact up to seven digits, then three significant ones.

@@ -3,6 +3,8 @@
 //! Sends nothing. Unreported values are `-`, or null: a distant hop has a loss, but no round trip,
 //! since only neighbours measure that. `recodectl -f net.toml trace` queries all nodes.
 
+use crate::activity::flow_word;
+use crate::box_names::BoxNames;
 use crate::table::{Align, count, known, millis, percent, residual, sentence, table, wrapped};
 use recoded_api::v1::{Flow, State};
 use serde::Serialize;
@@ -16,6 +18,8 @@ pub struct Trace {
     role: String,
     state: Option<String>,
     hops: Vec<Hop>,
+    /// Why no hop is known, and what to do; null where one is.
+    not_known: Option<String>,
     /// Mean rank of full generations or batches at the sink or here, and by theory.
     rank_ratio: Option<f64>,
     rank_theory: Option<f64>,
@@ -26,6 +30,9 @@ pub struct Trace {
     residual_loss: Option<f64>,
     /// Sink: mean delay of decoding lost symbols.
     decode_delay_mean_us: Option<f64>,
+    /// For text; values have addresses.
+    #[serde(skip)]
+    names: BoxNames,
 }
 
 /// One link of the path.
@@ -50,7 +57,7 @@ struct Hop {
 
 /// Why a flow is not shown.
 #[derive(Debug, thiserror::Error)]
-#[error("no flow {flow} here: {known}")]
+#[error("this box has no flow {flow}: {known}")]
 pub struct UnknownFlow {
     flow: u32,
     known: String,
@@ -60,7 +67,10 @@ impl UnknownFlow {
     /// The flows that exist.
     pub fn new(flow: u32, ids: impl Iterator<Item = String>) -> UnknownFlow {
         let ids = ids.collect::<Vec<_>>().join(", ");
-        let known = if ids.is_empty() { "there is none".into() } else { format!("there is {ids}") };
+        let known = match ids.is_empty() {
+            true => "it has none; see recodectl show config".to_owned(),
+            false => format!("write one of {ids}"),
+        };
         UnknownFlow { flow, known }
     }
 }
@@ -71,6 +81,7 @@ impl UnknownFlow {
 /// There is no such flow.
 pub fn traces(state: &State, flow: Option<u32>) -> Result<Vec<Trace>, UnknownFlow> {
     let wanted = |it: &&Flow| flow.is_none_or(|flow| it.id == u64::from(flow));
+    let trace = |flow: &Flow| trace(state, flow);
     let traces: Vec<Trace> = state.flows.iter().filter(wanted).map(trace).collect();
     match flow {
         Some(flow) if traces.is_empty() => {
@@ -83,24 +94,52 @@ pub fn traces(state: &State, flow: Option<u32>) -> Result<Vec<Trace>, UnknownFlo
 /// The paths of the flows that enter or leave a tunnel here: outbound first, then return.
 pub fn of_tunnel(state: &State, tunnel: &str) -> Vec<Trace> {
     let of_it = |flow: &&Flow| flow.tunnel.as_deref() == Some(tunnel);
+    let trace = |flow: &Flow| trace(state, flow);
     let mut traces: Vec<Trace> = state.flows.iter().filter(of_it).map(trace).collect();
     traces.sort_by_key(|trace| trace.role != "source");
     traces
 }
 
-fn trace(flow: &Flow) -> Trace {
+fn trace(state: &State, flow: &Flow) -> Trace {
     let remote = flow.remote.as_ref();
+    let hops = hops(flow);
     Trace {
         flow: flow.id,
         role: flow.role.clone(),
         state: flow.state.clone(),
-        hops: hops(flow),
+        not_known: hops.is_empty().then(|| not_known(state, flow)),
+        hops,
         rank_ratio: flow.rank_ratio.or_else(|| remote?.rank_ratio),
         rank_theory: flow.rank_theory,
         complete: remote.map(|remote| remote.complete),
         failed: remote.map(|remote| remote.failed),
         residual_loss: flow.residual_loss,
         decode_delay_mean_us: flow.decode_delay_mean_us,
+        names: BoxNames::of(state),
+    }
+}
+
+/// Why no hop of a flow is known, and what to do.
+fn not_known(state: &State, flow: &Flow) -> String {
+    let is_source = flow.role == "source";
+    let packets = flow.count(if is_source { "ingress_packets" } else { "received" });
+    match flow_word(state, flow) {
+        "waiting" if !flow.waits.is_empty() => format!("waiting: {}", flow.waits),
+        "waiting" | "down" | "quiet" => {
+            "no box answers on this path: run recodectl doctor".to_owned()
+        }
+        _ if packets == 0 => "nothing was sent so far, so there are no losses to report: send \
+                              something through the tunnel, such as recodectl ping with the \
+                              tunnel address of the far end"
+            .to_owned(),
+        _ if flow.parameters.repair == Some(false) => {
+            "this flow has no return path, so no box reports: trace it at the box where it ends"
+                .to_owned()
+        }
+        _ => format!(
+            "{} packets are too few to measure losses: trace again after some hundred",
+            count(packets)
+        ),
     }
 }
 
@@ -172,10 +211,9 @@ fn block(trace: &Trace) -> String {
     let state = state.as_deref().unwrap_or("state not known");
     let mut text = format!("flow {flow}, {role}, {state}\n");
     if hops.is_empty() {
-        let why = "nothing was reported yet: too little was sent, or no node answers";
-        text += &sentence("hops", why);
+        text += &sentence("hops", trace.not_known.as_deref().unwrap_or_default());
     } else {
-        text += &hop_table(hops);
+        text += &hop_table(hops, &trace.names);
     }
     let of = |name: &str, number: Option<u64>| number.map(|it| format!("{name} {}", count(it)));
     let rank = trace.rank_ratio.map(|rank| {
@@ -194,7 +232,7 @@ fn block(trace: &Trace) -> String {
     text
 }
 
-fn hop_table(hops: &[Hop]) -> String {
+fn hop_table(hops: &[Hop], names: &BoxNames) -> String {
     let head = [
         ("hop", Right),
         ("neighbour", Left),
@@ -210,7 +248,9 @@ fn hop_table(hops: &[Hop]) -> String {
         let silent = if hop.silent == Some(true) { " (silent)" } else { "" };
         [
             hop.hop.map_or("from".into(), |hop| hop.to_string()),
-            hop.neighbour.as_deref().map_or("-".into(), |name| format!("{name}{silent}")),
+            hop.neighbour
+                .as_deref()
+                .map_or("-".into(), |hop| format!("{}{silent}", names.full(hop))),
             hop.loss.map_or("-".into(), percent),
             known(hop.burst_mean, 1),
             millis(hop.round_trip_us),

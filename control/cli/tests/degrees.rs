@@ -118,7 +118,7 @@ fn errors_name_what_is_wrong_and_whose_fault_it_is() {
     for (code, arguments, stdin, part) in [
         (1, "", "3\nmany\n", "line 2 of the rank histogram, `many`"),
         (1, "", "3\n-1\n", "line 2 of the rank histogram, `-1`"),
-        (1, "", "[1, 2", "starts like JSON but is not"),
+        (1, "", "[1, 2", "is not valid JSON"),
         (1, "", "{\"ranks\": [1, 2]}", "holds no list of counts"),
         (1, "", "[1, \"2\"]", "holds no list of counts"),
         (1, "", &two, "--flow: 4, 9"),

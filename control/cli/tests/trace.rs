@@ -71,7 +71,7 @@ fn trace_of_a_network_has_loss_delay_and_what_arrived_of_every_hop() {
     assert_eq!((&hops[0]["arrived"], &hops[1]["arrived"]), (&0.99.into(), &0.98.into()), "{json}");
     let (code, text) = boxes.recodectl("-f net.toml trace 7");
     assert_eq!(code, 4, "{text}");
-    assert!(text.contains("no flow 7 here: there is 1, 2"), "{text}");
+    assert!(text.contains("this box has no flow 7: write one of 1, 2"), "{text}");
     boxes.write("b/stopped", "");
     let (code, text) = boxes.recodectl("-f net.toml trace 1");
     assert_eq!(code, 3, "{text}");

@@ -48,3 +48,5 @@ pub mod http;
 pub mod metrics;
 
 pub mod log_limit;
+
+pub mod usage;

@@ -35,6 +35,7 @@ use recoded::network::{self, OwnError};
 use recoded::node;
 use recoded::predecessor::{self, LockError};
 use recoded::sandbox::{self, SandboxError};
+use recoded::usage::UsageError;
 use recoded_host::Level;
 use recoded_network::NetworkErrors;
 use recoded_runtime::StartError;
@@ -112,14 +113,13 @@ impl Arguments {
 
 const AFTER_HELP: &str = "\
 Examples:
-  sudo recoded --config recoded.toml --check is this file right, and does this host fit it?
-  recoded --config recoded.toml --check --offline
-                                             is this file right?
-  sudo recoded --config recoded.toml         run until SIGTERM or Ctrl-C
-  sudo recodectl show                        what is it doing?
-  sudo recodectl set 1 code=bats             change a flow while traffic runs
-  sudo recodectl reload --diff               what would the file change now?
-  sudo recodectl reload --confirm 60s        change it, and back unless confirmed
+  sudo recoded --config recoded.toml --check       is this file right, and does this host fit it?
+  recoded --config recoded.toml --check --offline  is this file right?
+  sudo recoded --config recoded.toml               run until SIGTERM or Ctrl-C
+  sudo recodectl show                              what is it doing?
+  sudo recodectl set 1 code=bats                   change a flow while traffic runs
+  sudo recodectl reload --diff                     what would the file change now?
+  sudo recodectl reload --confirm 60s              change it, and back unless confirmed
 
 Running needs root, or CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF and CAP_PERFMON; where each [[link]] has
 backend udp, CAP_NET_ADMIN for tunnels, and nothing without them. Packets are handled by a process
@@ -205,7 +205,16 @@ impl Failure {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => match UsageError::of(&error) {
+            Some(wrong) => {
+                eprintln!("{}", wrong.lines("recoded"));
+                return ExitCode::from(EXIT_CONFIG);
+            }
+            None => error.exit(),
+        },
+    };
     match manual::print(&arguments) {
         Ok(false) => {}
         Ok(true) => return ExitCode::SUCCESS,

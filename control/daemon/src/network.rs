@@ -24,6 +24,9 @@ use std::time::Duration;
 /// Longest wait for the resolver; a working one answers within a second.
 const PATIENCE: Duration = Duration::from_secs(3);
 
+/// Linux's name of the loopback interface in every network namespace.
+const LOOPBACK: &str = "lo";
+
 /// Why the part of this host in a network is unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum OwnError {
@@ -74,6 +77,24 @@ pub enum OwnError {
         /// The public key of this host.
         key: PublicKey,
     },
+    /// The address of this box is on the loopback interface, and its neighbours are elsewhere.
+    #[error(
+        "{file}:{line}: box {name} has {address} on lo, over which no neighbour is reached: give the \
+         address to the interface that leads there (ip address add {address} dev {interface}), or \
+         write the address of that interface"
+    )]
+    Loopback {
+        /// The file.
+        file: String,
+        /// The line of the box.
+        line: usize,
+        /// Its name.
+        name: String,
+        /// The address.
+        address: IpAddr,
+        /// The interface of the route to a neighbour.
+        interface: String,
+    },
     /// Without keys, no address or several of them tell which box this is.
     #[error(
         "{file}: without keys a box is found by its address, and this host has the addresses of \
@@ -123,8 +144,36 @@ pub fn own(file: &str, text: &str, name: Option<&str>) -> Result<String, OwnErro
     // Without an answer of Linux, interfaces that are not written stay unknown, and are waited for.
     let host = Host { own: all_own_addresses().unwrap_or_default() };
     let node = find(&network, name, &host)?;
+    refuse_loopback(&network, node, &host)?;
     network.find_interfaces(node, &host);
     Ok(network.meaning(node))
+}
+
+/// Linux sends from a link's interface only, so an address on lo serves neighbours on this host
+/// alone.
+fn refuse_loopback(network: &Network, node: usize, host: &Host) -> Result<(), OwnError> {
+    let ends = network.links.iter().filter_map(|link| link.seen_from(node));
+    for (end, far) in ends.filter(|(end, _)| end.is_found) {
+        let own = host.addresses(&end.place);
+        let on_loopback = |address: &&IpAddr| {
+            host.interface(&[**address]).is_some_and(|interface| interface == LOOPBACK)
+        };
+        let Some(address) = own.iter().find(on_loopback) else { continue };
+        let there = host.addresses(&far.place).into_iter().map(Some).chain([None]);
+        let interface = there.filter_map(|to| outgoing(to).ok().flatten()).next();
+        if interface.as_deref() == Some(LOOPBACK) {
+            continue;
+        }
+        let Node { name, line, .. } = &network.nodes[node];
+        return Err(OwnError::Loopback {
+            file: network.file.clone(),
+            line: *line,
+            name: name.clone(),
+            address: *address,
+            interface: interface.unwrap_or_else(|| "INTERFACE".to_owned()),
+        });
+    }
+    Ok(())
 }
 
 /// Finds the box that `--name` names.
@@ -264,5 +313,30 @@ impl Parser for DaemonParser {
                 Err(errors.into_iter().map(refusal).collect())
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Such a link was once made on lo, where no packet leaves the host.
+    #[test]
+    fn address_on_the_loopback_interface_is_refused_where_neighbours_are_elsewhere() {
+        let refused = |own: &str, neighbour: &str| {
+            let text = format!(
+                "auth = \"none\"\n[boxes]\na = {{ at = \"{own}\", tunnel = \"10.99.0.1/24\" }}\n\
+                 b = {{ at = \"{neighbour}\", tunnel = \"10.99.0.2/24\" }}\n"
+            );
+            let network = parse("net.toml", &text).expect("a network");
+            let addresses = vec![(own.parse().expect("an address"), 32)];
+            let host = Host { own: OwnAddresses::from([(LOOPBACK.to_owned(), addresses)]) };
+            refuse_loopback(&network, 0, &host).err().map(|error| error.to_string())
+        };
+        let said = refused("198.51.100.5", "192.0.2.9").expect("no packet would leave");
+        let words = "net.toml:3: box a has 198.51.100.5 on lo, over which no neighbour is reached: \
+                     give the address to the interface that leads there";
+        assert!(said.starts_with(words), "{said}");
+        assert_eq!(refused("127.0.0.1", "127.0.0.2"), None, "both are on this host");
     }
 }

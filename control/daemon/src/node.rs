@@ -286,6 +286,7 @@ fn neighbour(report: &HopReport, at: Nanos) -> Neighbour {
     };
     Neighbour {
         address: address.to_string(),
+        name: String::new(),
         waits: String::new(),
         endpoint: endpoint.map(|endpoint| endpoint.to_string()).unwrap_or_default(),
         moves: *moves,

@@ -9,13 +9,15 @@ use crate::dataplane::Observation;
 use crate::rates::{Rate, Rates};
 use crate::theory;
 use recoded_api::v1::{
-    Engine, Flow, FlowNeighbour, HopLoss, Link, Parameters, Remote, Session, State, Tunnel,
+    Engine, Flow, FlowNeighbour, HopLoss, Link, Neighbour, Parameters, Remote, Session, State,
+    Tunnel,
 };
 use recoded_pipeline::params::{FlowCode, FlowParams, Nanos, PeerId, Redundancy, Role};
 use recoded_pipeline::report::{BlackHole, FlowCounters, FlowReport, NextHop, Remainder};
 use recoded_runtime::secure::TRAILER_BYTES;
 use recoded_runtime::{SessionReport, Sessions, ip_packet_bytes};
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// Why a flow waits whose neighbour has no known address.
@@ -53,6 +55,10 @@ pub fn observed(
         }
         let hops = config.hops.iter().filter(|hop| hop.link == index);
         for (neighbour, hop) in link.neighbours.iter_mut().zip(hops) {
+            neighbour.name = config.box_name(hop).to_owned();
+            if config.is_awaited(hop) {
+                name_awaited(neighbour, hop.address, config.shown(hop));
+            }
             if let Some(trouble) = config.trouble(hop) {
                 neighbour.address = config.written(hop);
                 neighbour.waits = trouble.to_owned();
@@ -102,6 +108,16 @@ pub fn observed(
     }
 }
 
+/// Replaces the placeholder address of a neighbour, also where the dataplane speaks of it.
+fn name_awaited(neighbour: &mut Neighbour, placeholder: IpAddr, name: String) {
+    let (placeholder, named) = (format!("{placeholder} "), format!("{name} "));
+    for it in &mut neighbour.disagreements {
+        it.cause = it.cause.replace(&placeholder, &named);
+        it.cure = it.cure.replace(&placeholder, &named);
+    }
+    neighbour.address = name;
+}
+
 /// The reason why a flow waits: all its next hops wait, or all its upstreams do.
 fn flow_waits(config: &Config, params: &FlowParams, links: &[Link]) -> String {
     let waits = |id: PeerId| {
@@ -115,7 +131,11 @@ fn flow_waits(config: &Config, params: &FlowParams, links: &[Link]) -> String {
             let is_awaited = config.is_awaited(hop) && neighbour.said_ago_seconds.is_none();
             config.trouble(hop).or_else(|| is_awaited.then_some(AWAITED))
         };
-        link.or_else(|| Some(format!("{}: {}", config.written(hop), trouble()?)))
+        let shown = match config.is_awaited(hop) {
+            true => config.shown(hop),
+            false => config.written(hop),
+        };
+        link.or_else(|| Some(format!("{shown}: {}", trouble()?)))
     };
     let all_of = |peers: Vec<PeerId>| {
         let all: Option<BTreeSet<String>> = peers.into_iter().map(waits).collect();
@@ -244,6 +264,7 @@ fn show_flow<'a>(
         neighbours,
         arrivals: arrivals(config, reports, at),
         upstreams: params.upstreams().map(hop).collect(),
+        end: flow.edge_name.clone(),
         parameters: parameters(flow),
         code: in_use.map_or(String::new(), |(code, ..)| Word::of(code).name().into()),
         epoch: newest.map_or(0, |report| report.epoch.into()),
@@ -424,8 +445,9 @@ fn neighbours(config: &Config, next_hops: Vec<NextHop>, now: Nanos) -> Vec<FlowN
 
 /// Sessions with neighbours, then those with other ends of flows, then grants of sources.
 fn sessions(config: &Config, seen: &Sessions) -> Vec<Session> {
-    let session = |with, report: &SessionReport| Session {
+    let session = |with, name: &str, report: &SessionReport| Session {
         with,
+        name: name.to_owned(),
         key: report.key.clone(),
         age_seconds: report.age_nanos.map(|nanos| nanos as f64 / 1e9),
         handshakes: report.handshakes,
@@ -434,10 +456,18 @@ fn sessions(config: &Config, seen: &Sessions) -> Vec<Session> {
         one_way: report.one_way,
     };
     let hops = (0..).zip(&seen.hops).filter_map(|(id, report)| Some((id, report.as_ref()?)));
-    let hops = hops.map(|(id, report)| session(config.hop_name(PeerId(id)), report));
-    let edges = seen.edges.iter().map(|(flow, report)| session(format!("flow {flow}"), report));
+    let hops = hops.map(|(id, report)| {
+        let name = config.hops.get(usize::from(id)).map_or("", |hop| config.box_name(hop));
+        session(config.hop_name(PeerId(id)), name, report)
+    });
+    let end = |id: u32| config.flows.iter().find(|flow| flow.params.id == id);
+    let edges = seen.edges.iter().map(|(flow, report)| {
+        let name = end(*flow).map_or("", |flow| flow.edge_name.as_str());
+        session(format!("flow {flow}"), name, report)
+    });
     let columns = seen.columns.iter();
-    let columns = columns.map(|(flow, report)| session(format!("source of flow {flow}"), report));
+    let columns =
+        columns.map(|(flow, report)| session(format!("source of flow {flow}"), "", report));
     hops.chain(edges).chain(columns).collect()
 }
 
@@ -501,6 +531,31 @@ public_key = "3p7bfXt9wbTTW2HC7OQ1Nz+DQ8hbeGdNrfx+FG+IK08="
 [daemon]
 private_key = "/etc/recoded/private.key"
 "#;
+
+    /// A placeholder such as 0.0.0.1 was once shown as the address of a neighbour.
+    #[test]
+    fn neighbour_without_an_address_has_the_name_of_its_box_or_its_key() {
+        let keys = KEYS.replace("[[neighbour]]", "edge_name = \"server\"\n[[neighbour]]");
+        let text = format!("{SOURCE}{keys}").replace("10.0.1.1", "0.0.0.1");
+        let roaming = text.replace("[daemon]", "roams = true\nname = \"laptop\"\n[daemon]");
+        let shown = |text: &str| {
+            let config = Config::parse("test.toml", text, &|_| None).expect("a configuration").2;
+            let again = Config::parse("test.toml", &config.to_toml(), &|_| None);
+            assert_eq!(again.expect("what is rendered is valid").2, config);
+            assert_eq!(config.flows[0].edge_name, "server");
+            config.hop_name(PeerId(0))
+        };
+        assert_eq!(shown(&roaming), "west:laptop");
+        assert_eq!(shown(&roaming.replace("name = \"laptop\"\n[", "[")), "west:key-3p7bfXt9");
+        let known = roaming.replace("0.0.0.1", "10.0.1.1");
+        assert_eq!(shown(&known), "west:10.0.1.1", "an address that is known is shown");
+        let cause = "0.0.0.1 sends flow 7".to_owned();
+        let disagreement = recoded_api::v1::Disagreement { cause, ..Default::default() };
+        let mut neighbour = Neighbour { disagreements: vec![disagreement], ..Neighbour::default() };
+        name_awaited(&mut neighbour, "0.0.0.1".parse().expect("an address"), "laptop".into());
+        assert_eq!(neighbour.disagreements[0].cause, "laptop sends flow 7");
+        assert_eq!(neighbour.address, "laptop");
+    }
 
     /// The tag of a hop with keys was once left out, so that paths of the named MTU lost packets.
     #[test]

@@ -45,6 +45,8 @@ pub(crate) struct BoxFlow<'a> {
     /// profile or code is written.
     pub is_copied: bool,
     pub edge: Option<PublicKey>,
+    /// Source and sink of a path with one receiver: name of the box at the other end.
+    pub edge_name: Option<&'a str>,
     /// Source: its sinks, if there are several.
     pub sinks: Vec<PublicKey>,
     /// Sink: whether it is one of several.
@@ -235,6 +237,7 @@ fn flow<'a>(
             Role::Source if !is_one => None,
             _ => other_end.filter(|_| network.auth == Auth::Full).and_then(|other| key(*other)),
         },
+        edge_name: other_end.filter(|_| is_one).map(|other| network.nodes[*other].name.as_str()),
         sinks: match role {
             Role::Source if network.auth == Auth::Full && !is_one => {
                 path.receivers().into_iter().filter_map(key).collect()

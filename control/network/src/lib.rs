@@ -54,6 +54,7 @@ pub use model::{
     Auth, End, Extra, FILE_BYTES_MAX, Link, Network, Node, NodeAddress, Path, Uplink, Uplinks,
 };
 pub use own::{Found, Ways};
+pub use reader::is_name as is_box_name;
 pub use syntax::syntax_fault;
 
 impl Network {

@@ -16,7 +16,7 @@ const OWN: [&str; 11] =
     ["via", "ways", "from", "to", "tunnel", "mode", "latency", "name", "id", "mtu", "kill_switch"];
 
 /// Keys of flows that are derived from the path.
-const DERIVED: [&str; 11] = [
+const DERIVED: [&str; 12] = [
     "id",
     "role",
     "tunnel",
@@ -24,6 +24,7 @@ const DERIVED: [&str; 11] = [
     "upstream",
     "edge_key",
     "edge_one_way",
+    "edge_name",
     "edge_group",
     "sink_keys",
     "relay_keys",

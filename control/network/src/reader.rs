@@ -155,8 +155,8 @@ pub(crate) fn one_line(written: &str) -> String {
     }
 }
 
-/// Whether this is a valid name of a node, tunnel and so on, and thus a safe file name.
-pub(crate) fn is_name(text: &str) -> bool {
+/// Whether this is a valid name of a box, tunnel and so on, and thus a safe file name.
+pub fn is_name(text: &str) -> bool {
     let known = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     (1..=32).contains(&text.len()) && text.bytes().all(known) && !text.starts_with('-')
 }

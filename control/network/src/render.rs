@@ -59,6 +59,9 @@ pub(crate) fn render(network: &Network, node: usize) -> String {
             table.insert("stream_profile", "interactive".into());
         }
         keys(&mut table, flow);
+        if let Some(name) = flow.edge_name {
+            table.insert("edge_name", name.into());
+        }
         // Repair requests would never arrive, and auto selects a code that needs reports.
         let is_written = flow.extras.iter().any(|extra| extra.key == "repair");
         if flow.is_one_way && flow.role != Role::Relay && !is_written {
@@ -86,6 +89,7 @@ fn neighbour_table(network: &Network, hop: &BoxHop<'_>) -> InlineTable {
     if path > 0 && !hop.over.is_one_way() {
         table.insert("path", i64::try_from(path).unwrap_or(i64::MAX).into());
     }
+    table.insert("name", network.nodes[hop.node].name.as_str().into());
     with(table, hop.over.shared.iter())
 }
 

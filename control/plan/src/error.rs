@@ -22,7 +22,7 @@ pub enum MeasureError {
         source: io::Error,
     },
     /// A port that cannot be.
-    #[error("port {0} is above 65535")]
+    #[error("port {0} is above 65535: write a port of 1 to 65535, as in 192.0.2.2:9428")]
     Port(String),
     /// No socket.
     #[error("cannot open a UDP socket: {0}")]

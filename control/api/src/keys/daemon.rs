@@ -280,6 +280,13 @@ pub const NEIGHBOUR: Table = Table {
                 over one link or several, have keys each, and roam each by itself.",
             ..KEY
         },
+        Key {
+            name: "name",
+            values: Other("the name of a box, 1 to 32 letters, digits, - and _", r#""relay""#),
+            default: Depends("its address is shown"),
+            meaning: "Name of the box, which recodectl shows instead of its address.",
+            ..KEY
+        },
     ],
 };
 

@@ -121,6 +121,15 @@ pub const FLOW: Table = Table {
             ..KEY
         },
         Key {
+            name: "edge_name",
+            roles: &[Source, Sink],
+            values: Other("the name of a box, 1 to 32 letters, digits, - and _", r#""server""#),
+            default: Depends("recodectl shows the flow's number"),
+            meaning: "Name of the box at the other end of the flow, which recodectl shows.",
+            elsewhere: "a relay is no end of the flow",
+            ..KEY
+        },
+        Key {
             name: "edge_profile",
             roles: &[Source, Sink],
             values: Words(&["standard", "strict"]),

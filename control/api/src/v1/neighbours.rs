@@ -57,8 +57,12 @@ pub struct FlowUpstream {
 /// A next hop on a link.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, CustomType)]
 pub struct Neighbour {
-    /// Its IP address, as configured; the host name while that has no address.
+    /// Its IP address, as configured; the host name while that has no address; the name of the box
+    /// where the configuration has no address.
     pub address: String,
+    /// Name of the box; empty if the configuration has none.
+    #[serde(default)]
+    pub name: String,
     /// Why its host name has no address; empty where it has one, or the address is configured.
     #[serde(default)]
     pub waits: String,

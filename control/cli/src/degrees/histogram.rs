@@ -20,7 +20,9 @@ pub enum HistogramError {
              line, the first for rank 0"
     )]
     Line { line: usize, text: String },
-    #[error("the rank histogram starts like JSON but is not: {0}")]
+    #[error(
+        "the rank histogram is not valid JSON ({0}): write the output of recodectl --json show flows"
+    )]
     Json(#[from] serde_json::Error),
     #[error(
         "the JSON holds no list of counts: expected is one, or an object with \

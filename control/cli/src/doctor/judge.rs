@@ -1,7 +1,9 @@
 //! Findings from two looks at a daemon, some time apart.
 
+use crate::activity::SILENT_SECONDS;
+use crate::box_names::named_box;
 use crate::sessions::is_of_source;
-use recoded_api::v1::{Flow, Neighbour, State};
+use recoded_api::v1::{Flow, Link, Neighbour, State};
 use recoded_counters::{Counter, Table, flow, link, tunnel, verdict, worker};
 use recoded_host::{Finding, Level};
 use std::collections::BTreeMap;
@@ -21,7 +23,7 @@ const HARMLESS: &str = "Nothing";
 const HARMLESS_MOST: u64 = 100;
 
 /// Drop reasons that stop a flow completely. Others may affect only a few packets.
-const FATAL: [&str; 15] = [
+const FATAL: [&str; 18] = [
     "unknown_flow",
     "unknown_peer",
     "wrong_role",
@@ -29,6 +31,9 @@ const FATAL: [&str; 15] = [
     "oversize",
     "version",
     "drop_version",
+    "drop_unknown_flow",
+    "rx_icmp_no_port",
+    "rx_icmp_unreachable",
     "handshake",
     "no_memory",
     "rx_not_ours",
@@ -39,12 +44,9 @@ const FATAL: [&str; 15] = [
     "rx_merging_ended",
 ];
 
-/// Reasons caused by other hosts that count only during the look; earlier counts may be outdated.
-const FATAL_NOW: [&str; 3] = ["rx_icmp_no_port", "rx_icmp_unreachable", STARTING];
-
-/// Counts packets that neighbours send before this node's flows have sockets. It rises at every
-/// start and is ignored until a process has settled.
-const STARTING: &str = "drop_unknown_flow";
+/// Reasons that rise at every start: neighbours send before this node's flows have sockets, and
+/// this node before it knows their addresses. Ignored until a process has settled.
+const STARTING: [&str; 2] = ["drop_unknown_flow", "tx_no_neighbour"];
 
 /// The UDP port of coded packets in the active configuration.
 pub fn port(state: &State) -> u16 {
@@ -61,7 +63,7 @@ pub fn judge(before: &State, after: &State) -> Vec<Finding> {
     sessions(before, after, &mut findings);
     tunnels(after, &mut findings);
     for flow in &after.flows {
-        self::flow(after, flow, &mut findings);
+        self::flow(flow, &mut findings);
     }
     counters(before, after, &mut findings);
     findings
@@ -76,9 +78,13 @@ fn links(state: &State, findings: &mut Vec<Finding>) {
             continue;
         }
         for it in link.neighbours.iter().filter(|neighbour| !neighbour.waits.is_empty()) {
-            let cause = format!("waiting: {}: {}", it.address, it.waits);
-            let cure = "have the name known in /etc/hosts or by DNS, or write the address";
-            findings.push(error(&subject, cause, cure.into()));
+            let default = (it.waits.as_str(), "write an address of the family of the link");
+            let (cause, cure) = it.waits.rsplit_once(": ").unwrap_or(default);
+            findings.push(error(
+                &subject,
+                format!("waiting: {}: {cause}", it.address),
+                cure.into(),
+            ));
         }
         if !matches!(link.state.as_str(), "" | "up") {
             let cause = format!("{} is {}", link.interface, link.state);
@@ -91,19 +97,50 @@ fn links(state: &State, findings: &mut Vec<Finding>) {
         for neighbour in silent.filter(|_| link.socket_mode != "udp") {
             findings.push(error(
                 &subject,
-                format!("the Ethernet address of {} is not known", neighbour.address),
+                format!("the Ethernet address of {} is not known", who(neighbour)),
                 "check that it is up, on this link, and answers ARP or neighbour discovery".into(),
             ));
         }
+        unheard(state, link, findings);
         for neighbour in &link.neighbours {
             talked(&state.version, &subject, neighbour, findings);
         }
     }
 }
 
+/// Neighbours whose announcements do not arrive, traffic or not. Those without a return path, and
+/// those that a flow only sends to, need not announce themselves.
+fn unheard(state: &State, link: &Link, findings: &mut Vec<Finding>) {
+    let can_be_heard = |it: &&Neighbour| it.resolved && it.waits.is_empty();
+    for it in link.neighbours.iter().filter(can_be_heard) {
+        let hop = format!("{}:{}", link.name, it.address);
+        let is_one_way = state.sessions.iter().any(|it| it.with == hop && it.one_way);
+        let is_expected = state.flows.iter().any(|flow| {
+            let is_answered = flow.role == "source" && flow.state.is_some();
+            flow.upstreams.contains(&hop) || is_answered && flow.next_hops.contains(&hop)
+        });
+        let cause = match it.said_ago_seconds {
+            Some(ago) if ago > SILENT_SECONDS => {
+                format!("{} was last heard {ago:.0} s ago", who(it))
+            }
+            None if is_expected && !is_one_way && state.uptime_seconds as f64 > SILENT_SECONDS => {
+                format!("{} has not been heard since the start", who(it))
+            }
+            _ => continue,
+        };
+        let cure = "check that recoded runs there, and that packets pass in both directions";
+        findings.push(error(&format!("link {}", link.name), cause, cure.into()));
+    }
+}
+
+/// A neighbour by name and address.
+fn who(neighbour: &Neighbour) -> String {
+    named_box(&neighbour.name, &neighbour.address)
+}
+
 /// Findings from the neighbours' own reports.
 fn talked(version: &str, subject: &str, neighbour: &Neighbour, findings: &mut Vec<Finding>) {
-    let Neighbour { address, clock_ahead_seconds: ahead, .. } = neighbour;
+    let (who, ahead) = (who(neighbour), neighbour.clock_ahead_seconds);
     for it in &neighbour.disagreements {
         findings.push(error(subject, it.cause.clone(), it.cure.clone()));
     }
@@ -113,15 +150,15 @@ fn talked(version: &str, subject: &str, neighbour: &Neighbour, findings: &mut Ve
     if neighbour.version != version {
         findings.push(warning(
             subject,
-            format!("{address} runs recoded {}, this node {version}", neighbour.version),
+            format!("{who} runs recoded {}, this box {version}", neighbour.version),
             "run the same version on both, once it can be".into(),
         ));
     }
     if ahead.unsigned_abs() > CLOCK_SECONDS {
-        let how = if *ahead > 0 { "ahead of" } else { "behind" };
+        let how = if ahead > 0 { "ahead of" } else { "behind" };
         findings.push(warning(
             subject,
-            format!("the clock of {address} is {} s {how} this node's", ahead.unsigned_abs()),
+            format!("the clock of {who} is {} s {how} this box's", ahead.unsigned_abs()),
             "have both follow NTP: logs cannot be compared, and restarts may find no keys".into(),
         ));
     }
@@ -129,9 +166,7 @@ fn talked(version: &str, subject: &str, neighbour: &Neighbour, findings: &mut Ve
     if let Some((here, there)) = ends.filter(|(here, there)| here != there) {
         findings.push(warning(
             subject,
-            format!(
-                "packets to {address} may have {here} bytes of UDP payload here and {there} there"
-            ),
+            format!("packets to {who} may have {here} bytes of UDP payload here and {there} there"),
             "set the same MTU at both ends of the link: longer packets are lost".into(),
         ));
     }
@@ -151,8 +186,8 @@ fn auth(state: &State, findings: &mut Vec<Finding>) {
             ("auth = \"none\" is written, although there is a private_key", "write auth = \"full\"")
         }
         false => (
-            "this node has no keys (auth = \"none\")",
-            "make one with recodectl genkey and name its file as private_key, on every node",
+            "this box has no keys (auth = \"none\")",
+            "make one with recodectl genkey and name its file as private_key, on every box",
         ),
     };
     let cause = format!("{cause}: anyone on the path can read, change and forge packets");
@@ -208,6 +243,10 @@ fn sessions(before: &State, state: &State, findings: &mut Vec<Finding>) {
                     .to_owned(),
             ),
         };
+        let cause = match session.with.starts_with("flow ") && !session.name.is_empty() {
+            true => cause.replacen("no keys", &format!("no keys with {}", session.name), 1),
+            false => cause,
+        };
         findings.push(error(&format!("session with {}", session.with), cause, cure));
     }
 }
@@ -241,7 +280,7 @@ fn tunnels(state: &State, findings: &mut Vec<Finding>) {
     }
 }
 
-fn flow(state: &State, flow: &Flow, findings: &mut Vec<Finding>) {
+fn flow(flow: &Flow, findings: &mut Vec<Finding>) {
     let subject = format!("flow {}", flow.id);
     for hop in &flow.neighbours {
         if hop.silent {
@@ -277,16 +316,6 @@ fn flow(state: &State, flow: &Flow, findings: &mut Vec<Finding>) {
             ));
         }
     }
-    let is_deaf = flow.role != "source" && flow.count("received") == 0;
-    if is_deaf && state.uptime_seconds >= SETTLED_SECONDS {
-        findings.push(warning(
-            &subject,
-            "no packet of it has arrived since the daemon started".into(),
-            "if there is traffic, compare id and next_hops at the node before this one, and see \
-             drop_unknown_flow and rx_not_ours in recodectl show drops"
-                .into(),
-        ));
-    }
 }
 
 fn counters(before: &State, after: &State, findings: &mut Vec<Finding>) {
@@ -321,25 +350,22 @@ fn rising(
     is_settled: bool,
     findings: &mut Vec<Finding>,
 ) {
-    let is_shown =
-        |counter: &&Counter| counter.is_fault() && (is_settled || counter.name != STARTING);
+    let is_shown = |counter: &&Counter| {
+        counter.is_fault() && (is_settled || !STARTING.contains(&counter.name))
+    };
     for counter in table.counters().filter(is_shown) {
         let now = new.get(counter.name).copied().unwrap_or(0);
         let risen = now.saturating_sub(old.get(counter.name).copied().unwrap_or(0));
         let (is_fatal, name) = (FATAL.contains(&counter.name), counter.name);
         let is_harmless = counter.cure.starts_with(HARMLESS);
-        let (level, how) = match () {
-            () if (is_fatal || FATAL_NOW.contains(&counter.name)) && risen > 0 => {
-                (Level::Error, format!("{risen} more while looking"))
-            }
-            () if is_harmless && risen < HARMLESS_MOST => continue,
-            () if risen > 0 => (Level::Warning, format!("{risen} more while looking")),
-            // It may be over, or nothing is being sent.
-            () if is_fatal && now > 0 => (Level::Warning, format!("{now} since the start")),
-            () => continue,
-        };
+        // A counter that does not rise is history, such as that of the first second.
+        if risen == 0 || !is_fatal && is_harmless && risen < HARMLESS_MOST {
+            continue;
+        }
+        let level = if is_fatal { Level::Error } else { Level::Warning };
         let meaning = words(counter.meaning);
-        let cause = format!("{name}, {how} ({})", meaning.trim_end_matches('.'));
+        let meaning = meaning.trim_end_matches('.');
+        let cause = format!("{name}, {risen} more while looking ({meaning})");
         let cure = words(counter.cure);
         let (subject, mend) = (subject.to_owned(), Vec::new());
         findings.push(Finding { level, subject, cause, cure, mend });

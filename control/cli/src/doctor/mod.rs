@@ -15,7 +15,8 @@ mod namespace;
 mod probe;
 mod roots;
 
-use crate::table::sentence;
+use crate::box_names::BoxNames;
+use crate::table::{COLUMNS, paragraph, sentence};
 use namespace::NamespaceAccess;
 use recoded_api::client::{Client, ClientError};
 use recoded_api::v1::{State, Tunnel};
@@ -54,6 +55,9 @@ pub struct Diagnosis {
     findings: Vec<Shown>,
     /// Links with UDP sockets, and why; these are not faults.
     notes: Vec<Note>,
+    /// For text; values have addresses.
+    #[serde(skip)]
+    names: BoxNames,
 }
 
 /// A remark about a subject.
@@ -151,7 +155,8 @@ fn diagnosis(state: &State, findings: Vec<Finding>) -> Diagnosis {
     findings.sort_by_key(|(at, it)| (std::cmp::Reverse(it.level), !is_cause(*at)));
     let is_root = |at: usize, level| level == Level::Error && causes[at].is_none();
     let errors = findings.iter().filter(|(at, it)| is_root(*at, it.level)).count();
-    let warnings = findings.iter().filter(|(_, it)| it.level == Level::Warning).count();
+    let is_warning = |at: usize, level| level == Level::Warning && causes[at].is_none();
+    let warnings = findings.iter().filter(|(at, it)| is_warning(*at, it.level)).count();
     let (links, flows) = (state.links.len(), state.flows.len());
     let (tunnels, sessions) = (state.tunnels.len(), state.sessions.len());
     Diagnosis {
@@ -162,6 +167,7 @@ fn diagnosis(state: &State, findings: Vec<Finding>) -> Diagnosis {
         ),
         findings: order(findings, &causes, &subjects),
         notes: state.links.iter().filter_map(Note::of).collect(),
+        names: BoxNames::of(state),
     }
 }
 
@@ -191,10 +197,12 @@ pub fn text(diagnosis: &Diagnosis) -> String {
     let mut findings = diagnosis.findings.iter().peekable();
     while let Some(Shown { level, subject, cause, cure, .. }) = findings.next() {
         let label = if *level == Level::Error.name() { "FAIL" } else { "warn" };
-        text.push_str(&sentence(&format!("{label} {subject}"), &format!("{cause}: {cure}")));
-        let mut follow: Vec<&str> = Vec::new();
+        let named = |text: &str| diagnosis.names.in_text(text);
+        let (label, words) = (named(&format!("{label} {subject}")), format!("{cause}: {cure}"));
+        text.push_str(&sentence(&label, &named(&words)));
+        let mut follow: Vec<String> = Vec::new();
         while let Some(it) = findings.next_if(|it| it.follows_from.is_some()) {
-            follow.push(&it.subject);
+            follow.push(named(&it.subject));
         }
         if !follow.is_empty() {
             let (count, list) = (follow.len(), names(follow));
@@ -205,17 +213,14 @@ pub fn text(diagnosis: &Diagnosis) -> String {
         text.push_str(&sentence(&format!("note {subject}"), note));
     }
     let (errors, warnings) = (diagnosis.errors, diagnosis.warnings);
-    text.push_str(&format!(
-        "errors {errors}, warnings {warnings}; looked at {}\n",
-        diagnosis.looked_at
-    ));
-    text
+    let end = format!("errors {errors}, warnings {warnings}; looked at {}", diagnosis.looked_at);
+    text + &paragraph(&end, COLUMNS)
 }
 
 /// Distinct subjects.
-fn names(mut subjects: Vec<&str>) -> String {
+fn names(mut subjects: Vec<String>) -> String {
     let mut seen = BTreeSet::new();
-    subjects.retain(|subject| seen.insert(*subject));
+    subjects.retain(|subject| seen.insert(subject.clone()));
     subjects.join(", ")
 }
 
@@ -277,6 +282,31 @@ mod tests {
         let text = said(&before, &after);
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
         assert_golden("doctor.txt", &text);
+    }
+
+    #[test]
+    fn idle_path_has_no_finding_although_the_first_second_dropped_packets() {
+        let idle = fixed::line::idle();
+        assert!(idle.links[0].faults["tx_no_neighbour"] > 0, "those of the start");
+        let found = diagnosis(&idle, judge::judge(&idle, &idle));
+        assert_eq!((found.errors, found.warnings), (0, 0), "{}", text(&found));
+    }
+
+    #[test]
+    fn neighbour_that_is_awaited_or_dead_is_named_and_all_else_follows() {
+        let awaited = fixed::line::awaited();
+        let mut dead = fixed::line::idle();
+        dead.links[0].neighbours[0].said_ago_seconds = Some(45.0);
+        dead.sessions.iter_mut().for_each(|it| it.age_seconds = None);
+        let mut never = fixed::line::idle();
+        never.links[0].neighbours[0].said_ago_seconds = None;
+        let texts = [&awaited, &dead, &never].map(|state| said(state, state));
+        assert!(texts.iter().all(|text| text.lines().all(|it| it.chars().count() <= 80)));
+        assert!(texts.iter().all(|text| !text.contains("0.0.0.")));
+        assert_golden("doctor-line.txt", &texts.join("\n"));
+        // A process that has just started has not been told of its neighbours.
+        never.uptime_seconds = 5;
+        assert!(said(&never, &never).contains("errors 0"), "{}", said(&never, &never));
     }
 
     /// A neighbour that was down during the start is not reported later.
@@ -367,10 +397,10 @@ mod tests {
     fn clock_of_a_neighbour_that_is_an_hour_off_is_named_and_a_few_seconds_are_not() {
         let ours = fixed::state().version;
         let said = warned_of(&ours, 3600);
-        assert!(said.contains("the clock of 10.0.1.1 is 3600 s ahead of this node's"), "{said}");
+        assert!(said.contains("the clock of 10.0.1.1 is 3600 s ahead of this box's"), "{said}");
         assert!(said.contains("have both follow NTP"), "{said}");
         let said = warned_of(&ours, -3600);
-        assert!(said.contains("the clock of 10.0.1.1 is 3600 s behind this node's"), "{said}");
+        assert!(said.contains("the clock of 10.0.1.1 is 3600 s behind this box's"), "{said}");
         assert_eq!(warned_of(&ours, 5), "");
     }
 
@@ -378,7 +408,7 @@ mod tests {
     fn version_of_a_neighbour_that_is_another_one_is_named() {
         let said = warned_of("9.9.9", 0);
         let own = fixed::state().version;
-        let cause = format!("10.0.1.1 runs recoded 9.9.9, this node {own}");
+        let cause = format!("10.0.1.1 runs recoded 9.9.9, this box {own}");
         assert!(said.starts_with(&cause) && said.contains("the same version on both"), "{said}");
         assert_eq!(warned_of(&own, 0), "");
     }

@@ -47,7 +47,8 @@ pub fn of(state: &State, findings: &[Finding]) -> Vec<Option<usize>> {
         let explained: Option<Vec<&usize>> = place.scopes.iter().map(explained_by).collect();
         match explained.as_deref() {
             Some([first, ..]) => causes[at] = Some(**first),
-            _ => roots.push(at),
+            _ if findings[at].level == Level::Error => roots.push(at),
+            _ => {}
         }
     }
     causes
@@ -65,7 +66,9 @@ impl FindingLayer {
 /// Position of a finding; `None` if it neither causes others nor is caused by any.
 fn place(state: &State, finding: &Finding) -> Option<FindingLayer> {
     let Finding { subject, cause, level, .. } = finding;
-    if *level != Level::Error {
+    let is_error = *level == Level::Error;
+    // A warning causes nothing. Only one about a flow may follow from an error.
+    if !is_error && !subject.starts_with("flow ") {
         return None;
     }
     let with = |layer, scopes: Vec<Scope>| {
@@ -78,6 +81,10 @@ fn place(state: &State, finding: &Finding) -> Option<FindingLayer> {
         let layer = if is_of_any_neighbour { 2 } else { layer };
         let scopes = vec![Scope { link: link.into(), address }];
         return Some(FindingLayer { layer, scopes, is_of_any_neighbour });
+    }
+    if let Some(id) = subject.strip_prefix("session with flow ") {
+        let flow = state.flows.iter().find(|flow| flow.id.to_string() == id)?;
+        return with(4, hops(flow).filter_map(scope).collect());
     }
     if let Some(peer) = subject.strip_prefix("session with ") {
         return with(3, scope(peer).into_iter().collect());
@@ -113,7 +120,9 @@ fn neighbour(state: &State, link: &str, cause: &str) -> Option<String> {
     let of_flows = of_flows.filter(|(of, _)| *of == link).map(|(_, address)| address);
     let mut all = known.chain(of_flows);
     let is_named = |address: &&str| {
-        cause.split_whitespace().any(|word| word.trim_end_matches([',', ':', ';']) == *address)
+        cause
+            .split_whitespace()
+            .any(|word| word.trim_matches(['(', ')', ',', ':', ';']) == *address)
     };
     all.find(is_named).map(str::to_owned)
 }

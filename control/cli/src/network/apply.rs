@@ -275,7 +275,7 @@ fn go_back(boxes: &Boxes, all: &mut [Applied]) -> Result<(), crate::Failure> {
 /// The outcome as text.
 pub fn summary(outcome: &Outcome) -> String {
     let Outcome { code, nodes: all } = outcome;
-    let head = [("node", Left), ("file", Left), ("cost", Left), ("state", Left)];
+    let head = [("box", Left), ("file", Left), ("cost", Left), ("state", Left)];
     let rows =
         all.iter().map(|it| [it.node.clone(), it.file.into(), it.cost.clone(), it.state.into()]);
     let mut text = table(head, &rows.collect::<Vec<_>>());

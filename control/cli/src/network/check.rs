@@ -141,7 +141,7 @@ fn said(line: &str, failed: bool) -> Option<BoxFinding> {
 }
 
 fn summary(checked: &[Checked]) -> String {
-    let head = [("node", Left), ("file", Left), ("check", Left)];
+    let head = [("box", Left), ("file", Left), ("check", Left)];
     let rows = checked.iter().map(|it| [it.node.clone(), it.file.into(), it.check.into()]);
     let text = table(head, &rows.collect::<Vec<_>>());
     text + &checked.iter().map(|it| findings(&it.node, &it.findings)).collect::<String>()

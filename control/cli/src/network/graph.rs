@@ -261,7 +261,7 @@ impl Hop {
     fn words(&self) -> String {
         match self.state {
             "silent" => return "does not answer".into(),
-            "no answer" => return format!("{} says nothing of it", self.from),
+            "no answer" => return format!("{} does not report it", self.from),
             _ => {}
         }
         let rate = self.rate_mbit.map(|rate| format!("{rate:.1} Mbit/s"));

@@ -88,7 +88,7 @@ fn key(node: &Node, answer: Result<Answer, NoAnswer>) -> (BoxKey, u8) {
 }
 
 fn summary(told: &[BoxKey], new: usize, save: bool, file: &Path) -> String {
-    let head = [("node", Left), ("public key", Left), ("private", Left), ("file", Left)];
+    let head = [("box", Left), ("public key", Left), ("private", Left), ("file", Left)];
     let rows = told.iter().map(|it| {
         let key = it.key.clone().unwrap_or_else(|| "-".into());
         [it.node.clone(), key, it.private.into(), it.file.into()]

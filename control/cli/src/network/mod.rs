@@ -30,6 +30,7 @@ use crate::arguments::{Arguments, Command};
 use crate::part::Show;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use options::Fleet;
+use recoded::usage::UsageError;
 use recoded_api::exit;
 use recoded_network::{FILE_BYTES_MAX, KeepError, Network, NetworkErrors, Node};
 use recoded_secure::PublicKey;
@@ -55,7 +56,7 @@ pub enum NetworkFailure {
     NoNode { name: String, nodes: String },
     #[error("--ssh {0}: write a program and its arguments as in a shell")]
     Program(String),
-    #[error("cannot ask other hosts ({0}): raise the process's limits (`ulimit -n -u`)")]
+    #[error("cannot start ssh for all boxes ({0}): raise the process's limits (`ulimit -n -u`)")]
     Local(io::Error),
     #[error(
         "{0} asks or changes all boxes of a network: name its file, recodectl -f net.toml {0}; \
@@ -124,14 +125,17 @@ impl NetworkFailure {
 }
 
 /// The message for a command of networks that got its file without -f.
-pub fn file_without_option(error: &clap::Error) -> Option<String> {
+pub fn file_without_option(error: &clap::Error) -> Option<UsageError> {
     let ContextValue::String(file) = error.get(ContextKind::InvalidArg)? else { return None };
     let is_file = error.kind() == ErrorKind::UnknownArgument && !file.starts_with('-');
     let words: Vec<String> = std::env::args().collect();
     let command = ["check", "apply", "keys", "status"].into_iter();
     let mut command = command.filter(|command| words.iter().any(|word| word == command));
     let command = command.next().filter(|_| is_file)?;
-    Some(format!("name the file with -f: recodectl -f {file} {command}"))
+    Some(UsageError {
+        problem: format!("{command} takes the file of a network with -f"),
+        fix: format!("write recodectl -f {file} {command}"),
+    })
 }
 
 /// A command's output and the exit code of the program.

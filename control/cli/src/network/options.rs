@@ -11,8 +11,8 @@ pub struct Fleet {
     #[arg(short = 'f', long, global = true, value_name = "FILE")]
     pub network: Option<PathBuf>,
 
-    /// With -f: only these nodes, separated by commas
-    #[arg(long, global = true, value_name = "NODES", value_delimiter = ',')]
+    /// With -f: only these boxes, separated by commas
+    #[arg(long, global = true, value_name = "BOXES", value_delimiter = ',')]
     pub only: Vec<String>,
 
     /// With -f: the SSH program and arguments for it; keys, jump hosts and ports are those of its
@@ -32,7 +32,7 @@ pub struct Rendering {
     /// The network, such as net.toml
     #[arg(value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// Write NODE.toml for each node into this folder, and print the files' names
+    /// Write BOX.toml for each box into this folder, and print the files' names
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Print how the files in that folder would change, and write nothing
@@ -78,5 +78,5 @@ may have ways = [[\"a\", \"b\", \"d\"], [\"a\", \"c\", \"d\"]]: several to one r
 add up, or to several, which is one flow. It may have keys of flows, such as
 code = \"rlnc\", which go to the roles that have them, and name, mtu and kill_switch of its
 tunnel. Above [boxes] or [nodes] may stand auth = \"full\", \"hop\" or \"none\", and config, private_key (paths
-on boxes) and sudo = true; below [daemon] what all boxes have, in daemon = { .. } of a node what it
+on boxes) and sudo = true; below [daemon] what all boxes have, in daemon = { .. } of a box what it
 has alone.";

@@ -211,7 +211,7 @@ fn no_connection(complaint: &str, host: &str) -> NoAnswer {
             "Host key verification",
             format!("connect once by hand (`ssh {host}`) and compare its host key"),
         ),
-        ("Could not resolve", "correct ssh of this node in the file, or the name service".into()),
+        ("Could not resolve", "correct ssh of this box in the file, or the name service".into()),
         ("refused", "start sshd there, or write its port in ~/.ssh/config".into()),
         ("timed out", "see whether the box runs and its SSH port can be reached from here".into()),
         (

@@ -180,7 +180,7 @@ struct StatusReport<'a> {
 /// Formats a summary as text.
 pub fn summary(conditions: &[Condition]) -> String {
     let head = [
-        ("node", Left),
+        ("box", Left),
         ("state", Left),
         ("version", Left),
         ("flows", Left),

@@ -132,7 +132,7 @@ pub enum PingError {
     )]
     Interface(String, io::Error),
     /// The socket.
-    #[error("the socket for ICMP echoes failed: {0}")]
+    #[error("the socket for ICMP echoes failed ({0}): use ping of your system")]
     Socket(#[from] io::Error),
     /// No signals.
     #[error("signals cannot be handled ({0}): use ping of your system")]

@@ -90,11 +90,11 @@ fn ways(report: &PingReport) -> String {
     }
     let Some(tunnel) = &report.tunnel else {
         let text = format!(
-            "{} is no address of a tunnel of this node: this was the path without Recoded",
+            "{} is no address of a tunnel of this box: this was the path without Recoded",
             report.from
         );
         return sentence("hops", &text);
     };
-    let text = format!("tunnel {tunnel}, by what nodes report; there first, then back");
+    let text = format!("tunnel {tunnel}, as boxes report; there first, then back");
     sentence("hops", &text) + &trace::text(&report.ways)
 }

@@ -111,7 +111,7 @@ pub enum PlanError {
     #[error("--ways {0}: write files with commas between them, such as far=a.json,b.json")]
     Way(String),
     /// Too many files.
-    #[error("{0} hops are too many: a path has {HOPS_MAX} at most")]
+    #[error("{0} hops are too many: name {HOPS_MAX} files at most")]
     Hops(usize),
 }
 

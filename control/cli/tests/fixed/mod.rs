@@ -1,5 +1,8 @@
 //! The state shown in tests, with a bit of everything.
 
+#[allow(dead_code, reason = "only some tests show one path")]
+pub mod line;
+
 use recoded_api::v1::{
     Change, Disagreement, Engine, Event, Events, Flow, FlowNeighbour, FlowUpstream, Frames,
     History, HistoryEntry, HopLoss, Link, Neighbour, Parameters, Reloaded, Remote, Session, State,
@@ -129,6 +132,7 @@ fn source() -> Flow {
         role: "source".into(),
         tunnel: Some("rec0".into()),
         next_hops: vec!["east:10.0.2.2".into()],
+        end: String::new(),
         neighbours: vec![],
         spread: None,
         carries_mbit: None,

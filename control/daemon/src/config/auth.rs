@@ -8,6 +8,7 @@ use super::names::written;
 use super::reader::{Reader, unicast};
 use super::{Backend, Config, Flow, Link, Neighbour, Written};
 use recoded_api::keys::NEIGHBOUR;
+use recoded_network::is_box_name;
 use recoded_pipeline::params::{FlowParams, Role};
 use recoded_runtime::secure::{GROUP_SINKS_MAX, PublicKey};
 use recoded_runtime::topology::is_known;
@@ -51,6 +52,8 @@ pub struct NeighbourKey {
     pub roams: bool,
     /// Number of the path to it.
     pub path: u8,
+    /// Name of the box, for people; empty if it is not written.
+    pub name: String,
 }
 
 /// Words of `edge_profile`, and whether tags then have sixteen columns.
@@ -63,6 +66,8 @@ const RELAYS_MAX: usize = 64;
 
 const PATH_RULE: &str = "it is the number of this path to the neighbour, 0 to 255, the same at both \
                          ends";
+
+const NAME_RULE: &str = "it is the name of a box: 1 to 32 letters, digits, - and _";
 
 const FILE_RULE: &str = "it is the absolute path of a file";
 
@@ -103,6 +108,7 @@ pub fn neighbours(
         let roams = reader.truth("roams").unwrap_or(false);
         let path = reader.integer("path", 0..=u64::from(u8::MAX), PATH_RULE);
         let path = path.and_then(|path| u8::try_from(path).ok()).unwrap_or(0);
+        let name = box_name(reader, "name");
         let names: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
         let link = named.and_then(|name| match find(&name, &names) {
             Ok(link) => Some(link),
@@ -145,7 +151,7 @@ pub fn neighbours(
             let key = if reader.has("path") { "path" } else { "public_key" };
             reader.refuse(key, "is taken", &rule);
         }
-        neighbours.push(NeighbourKey { neighbour, known, roams, path });
+        neighbours.push(NeighbourKey { neighbour, known, roams, path, name });
     }
     neighbours
 }
@@ -153,6 +159,7 @@ pub fn neighbours(
 /// Keys of other hosts that a flow names.
 pub struct FlowKeys {
     edge: Option<Known>,
+    edge_name: String,
     sink_keys: Vec<PublicKey>,
     edge_group: bool,
     relay_keys: Vec<PublicKey>,
@@ -166,7 +173,8 @@ impl FlowKeys {
         let edge = edge(reader);
         let ((sink_keys, edge_group), (relay_keys, source_key)) = (group(reader), columns(reader));
         let strict = profile(reader);
-        FlowKeys { edge, sink_keys, edge_group, relay_keys, source_key, strict }
+        let edge_name = box_name(reader, "edge_name");
+        FlowKeys { edge, edge_name, sink_keys, edge_group, relay_keys, source_key, strict }
     }
 
     /// Whether symbol tags have sixteen columns; a relay learns it from the source.
@@ -186,8 +194,8 @@ impl FlowKeys {
 
     /// Builds the flow that has these keys.
     pub fn of(self, params: FlowParams, written: Written) -> Flow {
-        let FlowKeys { edge, sink_keys, edge_group, relay_keys, source_key, strict: _ } = self;
-        Flow { params, written, edge, sink_keys, edge_group, relay_keys, source_key }
+        let FlowKeys { edge, edge_name, sink_keys, edge_group, relay_keys, source_key, .. } = self;
+        Flow { params, written, edge, edge_name, sink_keys, edge_group, relay_keys, source_key }
     }
 }
 
@@ -259,6 +267,12 @@ fn known(reader: &mut Reader<'_>, [key, shared, one_way]: [&'static str; 3]) -> 
         reader.refuse(one_way, "needs a pre-shared key", ONE_WAY_RULE);
     }
     public.map(|public| Known { public, preshared, one_way: is_one_way })
+}
+
+/// Reads the name of another box; empty if it is not written.
+fn box_name(reader: &mut Reader<'_>, key: &'static str) -> String {
+    let accept = |text: &str| is_box_name(text).then(|| text.to_owned());
+    reader.text(key, NAME_RULE, accept).unwrap_or_default()
 }
 
 fn file(text: &str) -> Option<PathBuf> {
@@ -354,6 +368,27 @@ impl Config {
     /// Whether the address of a neighbour is a placeholder until it sends.
     pub fn is_awaited(&self, hop: &Neighbour) -> bool {
         !is_known(hop.address) && self.roams(hop)
+    }
+
+    /// Name of the box that a neighbour is; empty if it is not written.
+    pub fn box_name(&self, hop: &Neighbour) -> &str {
+        let mut neighbours = self.neighbours.iter();
+        neighbours.find(|known| known.neighbour == *hop).map_or("", |known| &known.name)
+    }
+
+    /// The address of a neighbour for users. A placeholder means nothing to them: the host name,
+    /// the name of the box or the first letters of its key replace it.
+    pub fn shown(&self, hop: &Neighbour) -> String {
+        if self.trouble(hop).is_some() {
+            return self.written(hop);
+        }
+        if !self.is_awaited(hop) {
+            return hop.address.to_string();
+        }
+        match (self.box_name(hop), self.known(hop)) {
+            ("", Some(known)) => format!("key-{:.8}", known.public.to_string()),
+            (name, _) => name.to_owned(),
+        }
     }
 
     /// The keys of a neighbour, if packets of hops are authenticated.

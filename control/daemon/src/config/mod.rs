@@ -215,6 +215,8 @@ pub struct Flow {
     pub written: Written,
     /// Source and sink: the other end.
     pub edge: Option<Known>,
+    /// Source and sink: name of the box at the other end; empty if it is not written.
+    pub edge_name: String,
     /// Source: the sinks, if there are several.
     pub sink_keys: Vec<PublicKey>,
     /// Sink: whether it is one of several.
@@ -280,10 +282,10 @@ impl Flow {
 }
 
 impl Config {
-    /// A neighbour as link:address.
+    /// A neighbour as link:address, or as link:name while its address is a placeholder.
     pub fn hop_name(&self, id: PeerId) -> String {
-        let Neighbour { link, address } = self.hops[usize::from(id.0)];
-        format!("{}:{address}", self.links[link].name)
+        let hop = &self.hops[usize::from(id.0)];
+        format!("{}:{}", self.links[hop.link].name, self.shown(hop))
     }
 
     /// Number of interfaces.

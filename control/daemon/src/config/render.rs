@@ -34,7 +34,7 @@ pub fn render(config: &Config) -> String {
         key(&mut text, "mtu", i64::from(tunnel.mtu));
         key(&mut text, "kill_switch", tunnel.kill_switch);
     }
-    for NeighbourKey { neighbour, known, roams, path } in &config.neighbours {
+    for NeighbourKey { neighbour, known, roams, path, name } in &config.neighbours {
         text.push_str("\n[[neighbour]]\n");
         key(&mut text, "link", config.links[neighbour.link].name.as_str());
         key(&mut text, "address", config.written(neighbour));
@@ -42,6 +42,7 @@ pub fn render(config: &Config) -> String {
         key(&mut text, "one_way", known.one_way);
         key(&mut text, "roams", *roams);
         key(&mut text, "path", i64::from(*path));
+        box_name(&mut text, "name", name);
     }
     for item in &config.flows {
         flow(&mut text, config, item);
@@ -112,6 +113,13 @@ fn daemon(text: &mut String, daemon: &Daemon) {
     }
 }
 
+/// Writes the name of another box, if it is known.
+fn box_name(text: &mut String, name: &str, value: &str) {
+    if !value.is_empty() {
+        key(text, name, value);
+    }
+}
+
 /// Writes the keys of another host under `names`.
 fn keys(text: &mut String, names: [&str; 2], known: &Known) {
     key(text, names[0], known.public.to_string());
@@ -175,6 +183,7 @@ fn flow(text: &mut String, config: &Config, flow: &Flow) {
             key(text, "edge_one_way", true);
         }
     }
+    box_name(text, "edge_name", &flow.edge_name);
     if params.sealed {
         let written = PROFILES.iter().find(|(_, strict)| *strict == params.strict);
         key(text, "edge_profile", written.map_or("", |(word, _)| *word));

@@ -116,15 +116,15 @@ fn ways_that_meet_are_drawn_once_and_unknown_rates_give_no_cut() {
         "
 path s -> t, u (flow 1)
 s
-├─ a  s says nothing of it
-│  ├─ t  a says nothing of it
-│  └─ c  a says nothing of it
-│     └─ d  c says nothing of it
-│        ├─ t  d says nothing of it
-│        └─ u  d says nothing of it
-└─ b  s says nothing of it
-   ├─ u  b says nothing of it
-   └─ c  b says nothing of it, as above
+├─ a  s does not report it
+│  ├─ t  a does not report it
+│  └─ c  a does not report it
+│     └─ d  c does not report it
+│        ├─ t  d does not report it
+│        └─ u  d does not report it
+└─ b  s does not report it
+   ├─ u  b does not report it
+   └─ c  b does not report it, as above
 t: received rate unknown; not all rates are known
 u: received rate unknown; not all rates are known
 "
