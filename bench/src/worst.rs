@@ -12,17 +12,17 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use recoded_gf::FieldOrder;
-use recoded_pipeline::egress::{Answer, Egress, Outer};
-use recoded_pipeline::memory::HeapFrames;
+use recoded_pipeline::memory::{HeapFrames, Probe};
 use recoded_pipeline::open::{OpenRequest, Opener};
 use recoded_pipeline::params::{
     BatsParams, FlowCode, FlowParams, Interleave, Nanos, PeerId, Profile, Redundancy, Role,
     ShardId, Snapshot, StreamParams, TunnelId,
 };
-use recoded_pipeline::plan::{PlanMaker, PlanReply, PlanRequest};
+use recoded_pipeline::plan::{PlanMaker, PlanReply};
+use recoded_pipeline::recorder::{Recorder, Requests};
 use recoded_pipeline::{Datagram, Pipeline};
 use recoded_wire::feedback::{FeedbackHeader, HopReport, Item, Writer};
-use recoded_wire::frames::{FrameId, Frames, Span};
+use recoded_wire::frames::Span;
 use recoded_wire::header::{Flags, Header, PacketType};
 use serde::Serialize;
 
@@ -89,36 +89,10 @@ enum Input {
     Payload(PeerId, Vec<u8>, Nanos),
 }
 
-/// Output of a node. Requests for plans and memory are kept until they are answered.
-#[derive(Default)]
-struct Outputs {
-    sent: Vec<Span>,
-    plan: Option<PlanRequest>,
-    open: Option<OpenRequest>,
-}
-
 /// Answers to the requests of one input.
 struct Answers {
     plan: Option<PlanReply>,
     open: Option<OpenRequest>,
-}
-
-impl Egress for Outputs {
-    fn transmit(&mut self, _hop: PeerId, span: Span, _outer: Outer) {
-        self.sent.push(span);
-    }
-
-    fn deliver(&mut self, _tunnel: TunnelId, _packet: &[u8]) {}
-
-    fn plan(&mut self, request: &PlanRequest) -> Answer {
-        self.plan = Some(request.clone());
-        Answer::Elsewhere
-    }
-
-    fn open(&mut self, request: &OpenRequest) -> Answer {
-        self.open = Some(*request);
-        Answer::Elsewhere
-    }
 }
 
 impl Input {
@@ -129,54 +103,20 @@ impl Input {
     }
 }
 
-/// Frames that time the multiplications of their contents.
-struct TimedFrames {
-    frames: HeapFrames,
-    multiplying: Duration,
+/// Time of the multiplications of frames' contents.
+#[derive(Default)]
+struct Multiplying {
+    started: Option<Instant>,
+    total: Duration,
 }
 
-impl Frames for TimedFrames {
-    fn frame_bytes(&self) -> usize {
-        self.frames.frame_bytes()
+impl Probe for Multiplying {
+    fn combining(&mut self, _sources: &[Span], _destinations: &[Span]) {
+        self.started = Some(Instant::now());
     }
 
-    fn take(&mut self) -> Option<FrameId> {
-        self.frames.take()
-    }
-
-    fn scarce(&self) -> bool {
-        self.frames.scarce()
-    }
-
-    fn retain(&mut self, frame: FrameId) {
-        self.frames.retain(frame);
-    }
-
-    fn release(&mut self, frame: FrameId) {
-        self.frames.release(frame);
-    }
-
-    fn bytes(&self, span: Span) -> &[u8] {
-        self.frames.bytes(span)
-    }
-
-    fn bytes_mut(&mut self, span: Span) -> &mut [u8] {
-        self.frames.bytes_mut(span)
-    }
-
-    fn with_disjoint<R>(
-        &mut self,
-        sources: &[Span],
-        destinations: &[Span],
-        work: impl FnOnce(&[&[u8]], &mut [&mut [u8]]) -> R,
-    ) -> R {
-        let multiplying = &mut self.multiplying;
-        self.frames.with_disjoint(sources, destinations, |from, to| {
-            let started = Instant::now();
-            let result = work(from, to);
-            *multiplying += started.elapsed();
-            result
-        })
+    fn combined(&mut self) {
+        self.total += self.started.take().map_or(Duration::ZERO, |started| started.elapsed());
     }
 }
 
@@ -198,16 +138,19 @@ impl Taken {
 struct Node {
     params: FlowParams,
     pipeline: Pipeline,
-    frames: TimedFrames,
-    outputs: Outputs,
+    frames: HeapFrames<Multiplying>,
+    outputs: Recorder,
 }
 
 impl Node {
     fn new(params: &FlowParams) -> Node {
         let snapshot = Snapshot { edition: 1, flows: vec![params.clone()] };
-        let outputs = Outputs { sent: Vec::with_capacity(FRAMES), ..Outputs::default() };
-        let frames = HeapFrames::new(FRAMES, FRAME_BYTES);
-        let frames = TimedFrames { frames, multiplying: Duration::ZERO };
+        let outputs = Recorder {
+            plans: Requests::elsewhere(),
+            stages: Requests::elsewhere(),
+            ..Recorder::counting(FRAMES, None)
+        };
+        let frames = HeapFrames::probed(FRAMES, FRAME_BYTES, Multiplying::default());
         let pipeline = Pipeline::new(&snapshot, SEED);
         Node { params: params.clone(), pipeline, frames, outputs }
     }
@@ -216,10 +159,10 @@ impl Node {
     fn take(&mut self, input: &Input) -> Taken {
         let Node { pipeline, frames, outputs, .. } = self;
         let span = match input {
-            Input::Payload(_, bytes, _) => frames.frames.receive(bytes),
+            Input::Payload(_, bytes, _) => frames.receive(bytes),
             Input::Ip(..) => None,
         };
-        frames.multiplying = Duration::ZERO;
+        frames.probe.total = Duration::ZERO;
         let started = Instant::now();
         let now = match input {
             Input::Ip(packet, now) => {
@@ -236,24 +179,20 @@ impl Node {
         };
         pipeline.tick(frames, outputs, now);
         let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        Taken { nanos: nanos(started.elapsed()), multiplying: nanos(frames.multiplying) }
+        Taken { nanos: nanos(started.elapsed()), multiplying: nanos(frames.probe.total) }
     }
 
     /// The packets sent, as bytes; their frames are released.
     fn drain(&mut self) -> Vec<Vec<u8>> {
         let Node { frames, outputs, .. } = self;
-        let mut packets = Vec::with_capacity(outputs.sent.len());
-        for span in outputs.sent.drain(..) {
-            packets.push(frames.bytes(span).to_vec());
-            frames.release(span.frame);
-        }
-        packets
+        outputs.take_sent(frames).into_iter().map(|(_, bytes)| bytes).collect()
     }
 
     /// Gives it the answers to its requests.
     fn answer(&mut self, answers: &Answers, now: Nanos) {
         let Node { params, pipeline, frames, outputs } = self;
-        (outputs.plan, outputs.open) = (None, None);
+        outputs.plans.asked.clear();
+        outputs.stages.asked.clear();
         if let Some(reply) = &answers.plan {
             pipeline.planned(reply.clone());
         }
@@ -287,8 +226,8 @@ fn record(params: &FlowParams, inputs: &[Input], maker: &mut PlanMaker) -> Recor
         node.take(input);
         recording.completing.push(node.completed() - before);
         recording.sent.extend(node.drain().into_iter().map(|bytes| (bytes, input.at())));
-        let plan = node.outputs.plan.take().map(|request| maker.make(&request));
-        let answers = Answers { plan, open: node.outputs.open };
+        let plan = node.outputs.plans.asked.last().map(|request| maker.make(request));
+        let answers = Answers { plan, open: node.outputs.stages.asked.last().copied() };
         node.answer(&answers, input.at());
         recording.answers.push(answers);
     }
@@ -307,7 +246,7 @@ fn time(params: &FlowParams, inputs: &[Input], recording: &Recording, rounds: us
                 shortest[index] = taken;
             }
             let Node { frames, outputs, .. } = &mut node;
-            outputs.sent.drain(..).for_each(|span| frames.release(span.frame));
+            outputs.release(frames);
             node.answer(&recording.answers[index], input.at());
         }
     }

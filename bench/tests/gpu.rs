@@ -33,9 +33,9 @@ fn found(folder: &Path, output: &Output) -> (String, Value) {
 /// All contestants.
 fn who(found: &Value, part: &str) -> Vec<String> {
     let rows = found["rows"].as_array().unwrap();
-    let mut names: Vec<String> = rows
-        .iter()
-        .filter(|row| row["part"] == part)
+    let of_part = rows.iter().filter(|row| row["part"] == part);
+    let mut names: Vec<String> = of_part
+        .flat_map(|row| row["contenders"].as_array().unwrap())
         .map(|row| {
             assert!(row["rate"].as_f64().is_some_and(|rate| rate > 0.0), "{row}");
             row["who"].as_str().unwrap().to_owned()

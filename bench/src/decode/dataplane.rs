@@ -4,9 +4,9 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use recoded_gf::{FieldOrder, Kernel};
-use recoded_pipeline::egress::{Egress, Outer};
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::params::{FlowParams, Nanos, PeerId, Role, ShardId, Snapshot, TunnelId};
+use recoded_pipeline::recorder::{Recorder, Sent};
 use recoded_pipeline::{Datagram, Pipeline};
 use recoded_wire::coded::{CODED_BYTES, CodedHeader, PackedCoding, log2_ceil, parse_coded};
 use recoded_wire::frames::{Frames, Span};
@@ -51,41 +51,6 @@ impl Delivery {
     }
 }
 
-/// Output of a pipeline.
-#[derive(Default)]
-pub struct Outputs {
-    sent: Vec<Span>,
-    /// Packets delivered.
-    pub delivered: u64,
-    /// Copies, where they are wanted.
-    pub packets: Option<Vec<Vec<u8>>>,
-}
-
-impl Outputs {
-    /// Reserves room for `frames` sent packets.
-    pub fn with_capacity(frames: usize) -> Outputs {
-        Outputs { sent: Vec::with_capacity(frames), ..Outputs::default() }
-    }
-
-    /// Releases the frames of sent packets.
-    pub fn release(&mut self, frames: &mut HeapFrames) {
-        self.sent.drain(..).for_each(|span| frames.release(span.frame));
-    }
-}
-
-impl Egress for Outputs {
-    fn transmit(&mut self, _hop: PeerId, span: Span, _outer: Outer) {
-        self.sent.push(span);
-    }
-
-    fn deliver(&mut self, _tunnel: TunnelId, packet: &[u8]) {
-        self.delivered += 1;
-        if let Some(packets) = &mut self.packets {
-            packets.push(packet.to_vec());
-        }
-    }
-}
-
 /// Has the real source form one generation of `n` symbols.
 ///
 /// # Errors
@@ -94,12 +59,12 @@ pub fn generation(n: usize, bytes: usize) -> Result<Generation, BenchError> {
     let tunnel = TunnelId(0);
     let mut pipeline = pipeline(n, bytes, Role::Source { tunnel });
     let mut frames = HeapFrames::new(FRAMES, FRAME_BYTES);
-    let (mut outputs, mut symbols, mut packets) = (Outputs::default(), Vec::new(), Vec::new());
+    let (mut outputs, mut symbols, mut packets) = (<Recorder>::default(), Vec::new(), Vec::new());
     while symbols.len() < n && packets.len() < n * bytes {
         let packet = ip_packet(packets.len());
         pipeline.ingress(&mut frames, &mut outputs, SHARD, &packet, 0);
         packets.push(packet);
-        for span in outputs.sent.drain(..) {
+        for Sent { span, .. } in outputs.sent.drain(..) {
             // Until the generation is complete, no packet is of another.
             if let Ok(coded) = parse_coded(frames.bytes(span))
                 && matches!(coded.coding, PackedCoding::Systematic(_))
@@ -121,7 +86,7 @@ pub fn generation(n: usize, bytes: usize) -> Result<Generation, BenchError> {
 struct Sink {
     pipeline: Pipeline,
     frames: HeapFrames,
-    outputs: Outputs,
+    outputs: Recorder,
     /// The coded packets of a generation, in frames that are kept.
     arriving: Vec<Span>,
     generation: u32,
@@ -147,7 +112,7 @@ impl Sink {
         Some(Sink {
             pipeline: pipeline(n, job.bytes(), role),
             frames,
-            outputs: Outputs::with_capacity(FRAMES),
+            outputs: Recorder::counting(FRAMES, None),
             arriving,
             generation: 0,
             link_sequence: 0,
@@ -174,8 +139,8 @@ impl Sink {
         }
         // A generation's packets are delivered in portions, as time passes.
         let mut before = u64::MAX;
-        while before != outputs.delivered {
-            before = outputs.delivered;
+        while before != outputs.delivered_count {
+            before = outputs.delivered_count;
             self.now += TICK_NANOS;
             pipeline.tick(frames, outputs, self.now);
         }
@@ -194,19 +159,20 @@ pub fn contestant(
 ) -> Result<(Contestant, Delivery), BenchError> {
     let error = || wrong("dataplane", job.n(), job.bytes());
     let mut sink = Sink::new(job).ok_or_else(error)?;
-    sink.outputs.packets = Some(Vec::new());
+    sink.outputs.copies = true;
     sink.receive();
-    let packets = sink.outputs.packets.take().unwrap_or_default();
+    sink.outputs.copies = false;
+    let packets = std::mem::take(&mut sink.outputs.delivered);
     // A packet that does not fit into the generation continues in the next one.
     if packets.is_empty() || !source.packets.starts_with(&packets) {
         return Err(error());
     }
     let delivery = Delivery::of(packets.len() as u64);
     let counted = delivery.clone();
-    sink.outputs.delivered = 0;
+    sink.outputs.delivered_count = 0;
     let job_done = move || {
         sink.receive();
-        counted.count(sink.outputs.delivered);
+        counted.count(sink.outputs.delivered_count);
     };
     let name = Kernel::best().name();
     Ok((Contestant::new(Part::Ours, name, job.gigabits(), job_done), delivery))

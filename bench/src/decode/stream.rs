@@ -16,6 +16,7 @@ use recoded_code::window::combination;
 use recoded_gf::{Field, Kernel};
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::params::{FlowCode, FlowParams, Role, Snapshot, StreamParams, TunnelId};
+use recoded_pipeline::recorder::Recorder;
 use recoded_pipeline::{Datagram, Pipeline};
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Flags, Header, PacketType};
@@ -25,7 +26,7 @@ use recoded_wire::stream::{
 };
 
 use crate::decode::dataplane::{
-    Delivery, FRAME_BYTES, FRAMES, Outputs, PACKET_BYTES, SHARD, UPSTREAM, ip_packet,
+    Delivery, FRAME_BYTES, FRAMES, PACKET_BYTES, SHARD, UPSTREAM, ip_packet,
 };
 use crate::decode::wrong;
 use crate::error::BenchError;
@@ -96,9 +97,10 @@ impl Window {
         let error = || wrong("stream, sink", self.n(), CODED_BYTES);
         let mut sink = Sink::new(self).ok_or_else(error)?;
         sink.begin();
-        sink.outputs.packets = Some(Vec::new());
+        sink.outputs.copies = true;
         sink.receive();
-        let mut packets = sink.outputs.packets.take().unwrap_or_default();
+        sink.outputs.copies = false;
+        let mut packets = std::mem::take(&mut sink.outputs.delivered);
         let mut sent: Vec<Vec<u8>> =
             self.symbols.iter().map(|symbol| symbol[SYMBOL_HEADER_BYTES..].to_vec()).collect();
         packets.sort_unstable();
@@ -106,12 +108,12 @@ impl Window {
         if packets != sent {
             return Err(error());
         }
-        sink.outputs.delivered = 0;
+        sink.outputs.delivered_count = 0;
         let delivery = Delivery::of(self.n() as u64);
         let counted = delivery.clone();
         let job = move || {
             sink.receive();
-            counted.count(sink.outputs.delivered);
+            counted.count(sink.outputs.delivered_count);
         };
         Ok((Contestant::new(Part::Ours, Kernel::best().name(), self.gigabits(), job), delivery))
     }
@@ -155,7 +157,7 @@ fn header_of(number: u32) -> StreamSymbol {
 struct Sink {
     pipeline: Pipeline,
     frames: HeapFrames,
-    outputs: Outputs,
+    outputs: Recorder,
     symbols: Vec<(u32, Span)>,
     /// The lost symbols, which arrive in the first window only.
     lost: Vec<(u32, Span)>,
@@ -196,7 +198,7 @@ impl Sink {
         Some(Sink {
             pipeline: Pipeline::new(&Snapshot { edition: 1, flows: vec![flow] }, 1),
             frames,
-            outputs: Outputs::with_capacity(FRAMES),
+            outputs: Recorder::counting(FRAMES, None),
             symbols,
             lost,
             combinations,

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::error::BenchError;
 use crate::figures::chart;
@@ -41,18 +41,8 @@ impl Summary {
     }
 }
 
-/// JSON of a figure: its lists after its other members.
-#[derive(Serialize)]
-struct FigureJson {
-    #[serde(flatten)]
-    head: Value,
-    /// Comparisons.
-    rows: Vec<Value>,
-    /// Points without reference.
-    points: Vec<Value>,
-}
-
-/// Writes a figure's three files into `folder`.
+/// Writes a figure's three files into `folder`: the chart, its points and comparisons as CSV, and
+/// how they were made as JSON.
 ///
 /// # Errors
 /// [`BenchError::Os`].
@@ -65,7 +55,6 @@ pub fn write(
 ) -> Result<Summary, BenchError> {
     let rows = figure.rows(work.errors_allowed());
     let judged: Vec<&JudgedPoint> = rows.iter().filter(|row| row.within.is_some()).collect();
-    let drawn: Vec<&JudgedPoint> = rows.iter().filter(|row| row.within.is_none()).collect();
     let within = judged.iter().filter(|row| row.within == Some(true)).count();
     let outside = judged.iter().filter(|row| row.within == Some(false));
     let explained = outside.filter(|row| row.note.is_some()).count();
@@ -90,11 +79,8 @@ pub fn write(
         "seconds": seconds,
         "summary": { "rows": judged.len(), "within": within, "explained": explained },
     });
-    let judged: Vec<Value> = judged.iter().map(|row| json!(row)).collect();
-    let drawn: Vec<Value> = drawn.iter().map(|row| bare(row)).collect();
-    let document = FigureJson { head, rows: judged, points: drawn };
     results::write(&folder.join(format!("{}.svg", figure.name)), chart::draw(figure))?;
-    write_json(&folder.join(format!("{}.json", figure.name)), &document)?;
+    write_json(&folder.join(format!("{}.json", figure.name)), &head)?;
     results::write(&folder.join(format!("{}.csv", figure.name)), csv(&rows)?)?;
     Ok(summary)
 }
@@ -152,14 +138,6 @@ fn readme(summaries: &[Summary], work: Work, machine: &Machine) -> String {
         let _ = write!(text, "\n![{}]({}.svg)\n", summary.title, summary.name);
     }
     text
-}
-
-/// JSON of a point without reference.
-fn bare(row: &JudgedPoint) -> Value {
-    let JudgedPoint { panel, series, x, ours, standard_error, .. } = row;
-    json!({
-        "panel": panel, "series": series, "x": x, "ours": ours, "standard_error": standard_error,
-    })
 }
 
 fn csv(rows: &[JudgedPoint]) -> Result<Vec<u8>, BenchError> {

@@ -62,14 +62,14 @@ fn break_even(findings: &Findings) -> Figure {
 fn dispatcher(findings: &Findings) -> Panel {
     let (scale, rows) = (&findings.bed.scale, &findings.bed.rows);
     let lines = scale.sizes.iter().map(|&n| {
-        let points = rows.of(Part::Single, DISPATCHER).filter(|row| row.n == n).map(|row| {
+        let points = rows.of(Part::Single, DISPATCHER).filter(|row| row.key.n == n).map(|row| {
             let of = |who, of| {
-                let place = RowKey { part: Part::Single, n, bytes: row.bytes, of };
+                let place = RowKey { part: Part::Single, n, bytes: row.key.bytes, of };
                 rows.at(place, who).map_or(0.0, |row| row.rate)
             };
-            let best = of(HOST, 0).max(of(CPU, row.of));
+            let best = of(HOST, 0).max(of(CPU, row.key.of));
             let target = Reference::target(DISPATCHER_MIN).at_least();
-            Point::exact(row.bytes as f64, row.rate / best).against(target)
+            Point::exact(row.key.bytes as f64, row.rate / best).against(target)
         });
         series(&format!("n = {n}"), points)
     });

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Findings;
 use super::coding::{CPU, DEVICE, HOST};
@@ -90,7 +90,7 @@ fn rates_table(findings: &Findings, part: Part, title: &str, of: usize) -> Strin
     let rows = &findings.bed.rows;
     let mut text = format!("## {title}, symbols of {bytes} bytes\n| n |");
     let mut names = rows.who(part);
-    names.retain(|who| rows.of(part, who).any(|row| row.of == of && row.bytes == bytes));
+    names.retain(|who| rows.of(part, who).any(|row| row.key.of == of && row.key.bytes == bytes));
     let card = [HOST, "card, resident, ..."];
     let missing: Vec<&str> = if findings.card.is_err() { card.into() } else { Vec::new() };
     for name in names.iter().chain(&missing) {
@@ -101,8 +101,8 @@ fn rates_table(findings: &Findings, part: Part, title: &str, of: usize) -> Strin
     let mut sizes: Vec<usize> = rows
         .0
         .iter()
-        .filter(|row| row.part == part && row.bytes == bytes)
-        .map(|row| row.n)
+        .filter(|row| row.key.part == part && row.key.bytes == bytes)
+        .map(|row| row.key.n)
         .collect();
     sizes.sort_unstable();
     sizes.dedup();
@@ -123,7 +123,7 @@ fn streaming_table(findings: &Findings) -> String {
         "## Streaming server: coded symbols of one segment of {n} x {bytes} bytes\n\
          | who | GB/s |\n|---|---:|\n"
     );
-    for row in findings.bed.rows.0.iter().filter(|row| row.part == Part::Streaming) {
+    for row in findings.bed.rows.0.iter().filter(|row| row.key.part == Part::Streaming) {
         let _ = writeln!(text, "| {} | {} |", row.who, digits(Some(row)));
     }
     if findings.card.is_err() {
@@ -139,7 +139,7 @@ fn large_table(findings: &Findings) -> String {
          |---:|---:|---:|---:|---:|---:|---:|---:|\n",
     );
     for row in findings.bed.rows.of(Part::Large, CPU) {
-        let place = RowKey { part: Part::Large, n: row.n, bytes: row.bytes, of: 0 };
+        let place = RowKey { part: Part::Large, n: row.key.n, bytes: row.key.bytes, of: 0 };
         let rows = &findings.bed.rows;
         let (card, both) = (rows.at(place, HOST), rows.at(place, TOGETHER));
         let sum = card.zip(both).map(|(card, both)| both.rate / (card.rate + row.rate));
@@ -148,7 +148,7 @@ fn large_table(findings: &Findings) -> String {
         let _ = writeln!(
             text,
             "| {} | {} | {} | {} | {} | {} | {} | {} |",
-            row.n,
+            row.key.n,
             digits(Some(row)),
             digits(card),
             digits(both),
@@ -167,14 +167,14 @@ fn stripes_table(findings: &Findings) -> String {
         "## Reed-Solomon stripes, buffers of {bytes} bytes, GB/s of data\n\
          | k+m | CPU generates | recovers | card generates | recovers |\n|---|---:|---:|---:|---:|\n"
     );
-    for row in findings.bed.rows.of(Part::Generate, CPU).filter(|row| row.bytes == bytes) {
-        let place = |part| RowKey { part, n: row.n, bytes, of: row.of };
+    for row in findings.bed.rows.of(Part::Generate, CPU).filter(|row| row.key.bytes == bytes) {
+        let place = |part| RowKey { part, n: row.key.n, bytes, of: row.key.of };
         let rows = &findings.bed.rows;
         let _ = writeln!(
             text,
             "| {}+{} | {} | {} | {} | {} |",
-            row.n,
-            row.of,
+            row.key.n,
+            row.key.of,
             digits(Some(row)),
             digits(rows.at(place(Part::Recover), CPU)),
             digits(rows.at(place(Part::Generate), HOST)),
@@ -243,16 +243,16 @@ fn targets(findings: &Findings) -> Vec<Target> {
     let generate = at(Part::Generate, 10, buffer, 4, HOST);
     let recover = at(Part::Recover, 10, buffer, 4, HOST);
     let together = rows.of(Part::Large, TOGETHER).filter_map(|row| {
-        let place = RowKey { part: Part::Large, n: row.n, bytes: row.bytes, of: 0 };
+        let place = RowKey { part: Part::Large, n: row.key.n, bytes: row.key.bytes, of: 0 };
         Some(row.rate / (rows.at(place, CPU)?.rate + rows.at(place, HOST)?.rate))
     });
     let copying = rows.of(Part::Large, COPYING).filter_map(|row| {
-        let place = RowKey { part: Part::Large, n: row.n, bytes: row.bytes, of: 0 };
+        let place = RowKey { part: Part::Large, n: row.key.n, bytes: row.key.bytes, of: 0 };
         Some(row.rate / rows.at(place, CPU)?.rate)
     });
     let dispatched = rows.of(Part::Single, DISPATCHER).filter_map(|row| {
-        let at = |who, of| at(Part::Single, row.n, row.bytes, of, who);
-        Some(row.rate / 1e9 / at(CPU, row.of)?.max(at(HOST, 0)?))
+        let at = |who, of| at(Part::Single, row.key.n, row.key.bytes, of, who);
+        Some(row.rate / 1e9 / at(CPU, row.key.of)?.max(at(HOST, 0)?))
     });
     let target = |measure, target, ours: Option<f64>| Target {
         measure,
@@ -260,10 +260,11 @@ fn targets(findings: &Findings) -> Vec<Target> {
         ours,
         is_met: ours.map(|ours| ours >= target),
     };
-    let small = rows.of(Part::Generate, HOST).filter(|row| row.of == 2 && row.bytes == buffer);
+    let small =
+        rows.of(Part::Generate, HOST).filter(|row| row.key.of == 2 && row.key.bytes == buffer);
     let small = small.filter_map(|row| {
         let least = findings.bed.scale.buffers.first().copied()?;
-        Some(at(Part::Generate, row.n, least, 2, HOST)? / (row.rate / 1e9))
+        Some(at(Part::Generate, row.key.n, least, 2, HOST)? / (row.rate / 1e9))
     });
     vec![
         target("encode, resident, 128 x 4096, permute or four-russians, GB/s", 150.0, best),
@@ -305,7 +306,7 @@ pub fn write(path: &Path, findings: &Findings) -> Result<(), BenchError> {
         Ok(card) => (Some(&card.described), None),
         Err(reason) => (None, Some(reason)),
     };
-    let mut head = json!({
+    let all = json!({
         "benchmark": "gpu",
         "machine": findings.machine,
         "card": card,
@@ -315,26 +316,30 @@ pub fn write(path: &Path, findings: &Findings) -> Result<(), BenchError> {
         "targets": targets(findings),
         "break_even": findings.break_even,
         "left_out": findings.bed.troubles,
+        "rows": shapes(&findings.bed.rows.0),
     });
-    let rows: Vec<_> = findings.bed.rows.0.iter().map(rounded).collect();
-    head["rows"] = json!(rows);
-    write_json(path, &head)
+    write_json(path, &all)
 }
 
-/// Rates to a thousandth.
-fn rounded(row: &Row) -> serde_json::Value {
+/// Every shape in the order of first rows, with its contenders; rates to a thousandth.
+fn shapes(rows: &[Row]) -> Vec<Value> {
     let digits = |rate: f64| format!("{rate:.3e}").parse::<f64>().unwrap_or(rate);
-    json!({
-        "best": digits(row.best),
-        "bytes": row.bytes,
-        "n": row.n,
-        "of": row.of,
-        "part": row.part,
-        "rate": digits(row.rate),
-        "samples": row.samples.iter().map(|&rate| digits(rate)).collect::<Vec<_>>(),
-        "share": row.share,
-        "who": row.who,
-    })
+    let mut shapes: Vec<(RowKey, Vec<Value>)> = Vec::new();
+    for row in rows {
+        let contender = json!({
+            "best": digits(row.best),
+            "rate": digits(row.rate),
+            "samples": row.samples.iter().map(|&rate| digits(rate)).collect::<Vec<_>>(),
+            "share": row.share,
+            "who": row.who,
+        });
+        match shapes.iter_mut().find(|(key, _)| *key == row.key) {
+            Some((_, contenders)) => contenders.push(contender),
+            None => shapes.push((row.key, vec![contender])),
+        }
+    }
+    let shape = |(RowKey { part, n, bytes, of }, contenders)| json!({ "part": part, "n": n, "bytes": bytes, "of": of, "contenders": contenders });
+    shapes.into_iter().map(shape).collect()
 }
 
 /// The index of a folder of figures.

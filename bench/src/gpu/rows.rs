@@ -5,18 +5,12 @@ use serde::Serialize;
 use crate::median::median;
 
 /// One contestant at one shape.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub struct Row {
-    /// Kind of measurement.
-    pub part: Part,
+    /// The shape.
+    pub key: RowKey,
     /// Name of the contestant.
     pub who: String,
-    /// Source symbols, or data buffers.
-    pub n: usize,
-    /// Bytes of a symbol, of a buffer, or of a segment.
-    pub bytes: usize,
-    /// Parity buffers, cores or segments, if that varies too.
-    pub of: usize,
     /// Bytes of results a second; of `stripes`, of data.
     pub rate: f64,
     /// The fastest sample.
@@ -52,8 +46,8 @@ pub enum Part {
 #[derive(Default, Debug)]
 pub struct Rows(pub Vec<Row>);
 
-/// Position of a row.
-#[derive(Copy, Clone, Debug)]
+/// Shape of a measurement.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct RowKey {
     /// Kind of measurement.
     pub part: Part,
@@ -61,7 +55,7 @@ pub struct RowKey {
     pub n: usize,
     /// Bytes of a symbol, of a buffer, or of a segment.
     pub bytes: usize,
-    /// Parity buffers, cores or segments; 0 if not applicable.
+    /// Parity buffers, cores or segments, if that varies too; otherwise 0.
     pub of: usize,
 }
 
@@ -72,11 +66,8 @@ impl Rows {
     }
 
     /// Adds one sample with its share.
-    pub fn sample_with(&mut self, place: RowKey, who: &str, rate: f64, share: Option<f64>) {
-        let RowKey { part, n, bytes, of } = place;
-        let is_same = |row: &&mut Row| {
-            (row.part, row.n, row.bytes, row.of) == (part, n, bytes, of) && row.who == who
-        };
+    pub fn sample_with(&mut self, key: RowKey, who: &str, rate: f64, share: Option<f64>) {
+        let is_same = |row: &&mut Row| row.key == key && row.who == who;
         // Rows of one shape follow each other.
         if let Some(row) = self.0.iter_mut().rev().take(RECENT).find(is_same) {
             row.samples.push(rate);
@@ -87,7 +78,7 @@ impl Rows {
         }
         let samples = vec![rate];
         let who = who.to_owned();
-        self.0.push(Row { part, who, n, bytes, of, rate, best: rate, samples, share });
+        self.0.push(Row { key, who, rate, best: rate, samples, share });
     }
 
     /// Rows of one contestant.
@@ -96,20 +87,18 @@ impl Rows {
         part: Part,
         who: &'b str,
     ) -> impl Iterator<Item = &'a Row> + use<'a, 'b> {
-        self.0.iter().filter(move |row| row.part == part && row.who == who)
+        self.0.iter().filter(move |row| row.key.part == part && row.who == who)
     }
 
     /// The row at a place, if that was measured.
     pub fn at(&self, place: RowKey, who: &str) -> Option<&Row> {
-        let RowKey { part, n, bytes, of } = place;
-        let mut rows = self.of(part, who);
-        rows.find(|row| (row.n, row.bytes, row.of) == (n, bytes, of))
+        self.0.iter().find(|row| row.key == place && row.who == who)
     }
 
     /// All contestants, in the order of their first rows.
     pub fn who(&self, part: Part) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
-        for row in self.0.iter().filter(|row| row.part == part) {
+        for row in self.0.iter().filter(|row| row.key.part == part) {
             if !names.contains(&row.who.as_str()) {
                 names.push(&row.who);
             }

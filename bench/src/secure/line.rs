@@ -5,15 +5,16 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
-use recoded_pipeline::egress::{self, Egress, KeySerial, Outer, Unsealed, Untagged};
+use recoded_pipeline::egress::{self, Formed, KeySerial, TaggedUnit, Unsealed, Untagged};
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::params::{
     FlowCode, FlowParams, Nanos, PeerId, Role, ShardId, Snapshot, StreamParams, TunnelId,
 };
+use recoded_pipeline::recorder::{Recorder, Sent};
 use recoded_pipeline::{Datagram, Pipeline};
 use recoded_secure::{
-    Formed, HEADER_BYTES, HopDigest, HopReceiver, HopSender, Kind, Opener, PACKETS_MAX, SUBSET_MIN,
-    Sealer, Secrets, Space, Strength, Suite, TRAILER_BYTES, TagKey, TaggedUnit, UnitMasks,
+    HEADER_BYTES, HopDigest, HopReceiver, HopSender, Opener, PACKETS_MAX, SUBSET_MIN, Sealer,
+    Secrets, Strength, Suite, TRAILER_BYTES, TagKey, UnitMasks,
 };
 use recoded_wire::frames::{Frames, Span};
 
@@ -71,20 +72,18 @@ fn line(bytes: usize, keys: Keys, name: &str) -> Box<dyn PacketWork> {
     for _ in 0..8 {
         packets.iter().for_each(|packet| line.carry(packet));
     }
-    let before = line.ends[2].delivered;
+    let before = line.ends[2].delivered_count;
     packets.iter().for_each(|packet| line.carry(packet));
-    assert_eq!(line.ends[2].delivered - before, packets.len() as u64, "packets were lost");
+    assert_eq!(line.ends[2].delivered_count - before, packets.len() as u64, "packets were lost");
     named(format!("stream, source, relay and sink, {name}"), move |number| {
         line.renew();
         line.carry(&packets[number]);
-        black_box(line.ends[2].delivered);
+        black_box(line.ends[2].delivered_count);
     })
 }
 
-/// Output of a node, and its keys of the flow.
+/// A node's keys of the flow.
 struct End {
-    sent: Vec<(PeerId, Span, u16)>,
-    delivered: u64,
     sealer: Sealer,
     opener: Opener,
     tags: TagKey,
@@ -97,25 +96,11 @@ impl End {
         let tags = TagKey::new(strength, &seeds[..columns], FRAME_BYTES).expect("a key");
         let (sealer, opener) = ends(Suite::preferred());
         let masks = UnitMasks::new(&tags, 256);
-        Self { sent: Vec::with_capacity(FRAMES), delivered: 0, sealer, opener, tags, masks }
+        Self { sealer, opener, tags, masks }
     }
 }
 
-fn unit_of(unit: &egress::TaggedUnit) -> TaggedUnit {
-    let ShardId { flow, shard } = unit.shard;
-    let space = Space { flow, shard, kind: Kind::Stream };
-    TaggedUnit { space, number: unit.number, context: unit.context }
-}
-
-impl Egress for End {
-    fn transmit(&mut self, peer: PeerId, span: Span, outer: Outer) {
-        self.sent.push((peer, span, outer.source_port));
-    }
-
-    fn deliver(&mut self, _tunnel: TunnelId, packet: &[u8]) {
-        self.delivered += u64::from(black_box(packet).len() > 19);
-    }
-
+impl egress::Keys for End {
     fn seal(&mut self, _shard: ShardId, packet: &[u8], out: &mut [u8]) -> Result<(), Unsealed> {
         out[HEADER_BYTES..][..packet.len()].copy_from_slice(packet);
         self.sealer.seal(out, &[1; 4]).map_err(|_| Unsealed::NoKeys)
@@ -133,26 +118,22 @@ impl Egress for End {
     fn tag(
         &mut self,
         _key: u8,
-        unit: &egress::TaggedUnit,
+        unit: &TaggedUnit,
         index: usize,
         symbol: &mut [u8],
     ) -> Result<(), Untagged> {
         let Self { tags, masks, .. } = self;
-        masks.tag(tags, &unit_of(unit), index, symbol).map_err(|_| Untagged::NoKeys)
+        masks.tag(tags, unit, index, symbol).map_err(|_| Untagged::NoKeys)
     }
 
     fn verify(
         &mut self,
-        unit: &egress::TaggedUnit,
-        formed: egress::Formed<'_>,
+        unit: &TaggedUnit,
+        formed: Formed<'_>,
         symbol: &[u8],
     ) -> Result<KeySerial, Untagged> {
         let Self { tags, masks, .. } = self;
-        let formed = match formed {
-            egress::Formed::Source(index) => Formed::Source(index),
-            egress::Formed::Combination(coefficients) => Formed::Combination(coefficients),
-        };
-        let verified = masks.verify(tags, &unit_of(unit), formed, symbol);
+        let verified = masks.verify(tags, unit, formed, symbol);
         verified.map(|()| KeySerial(0)).map_err(|_| Untagged::Refused)
     }
 }
@@ -184,11 +165,11 @@ impl Hop {
 /// A source, a relay and a sink, which share frames, without links between them.
 struct Line {
     nodes: [Pipeline; 3],
-    ends: [End; 3],
+    ends: [Recorder<End>; 3],
     frames: HeapFrames,
     /// Indexed by the sending node, then by whether the packet goes towards the sink.
     hops: Option<[[Hop; 2]; 3]>,
-    on_the_way: Vec<(usize, PeerId, Span, u16)>,
+    on_the_way: Vec<(usize, Sent)>,
     now: Nanos,
 }
 
@@ -222,7 +203,7 @@ impl Line {
             ]
             .map(node),
             ends: [strength.columns(), SUBSET_MIN, strength.columns()]
-                .map(|columns| End::new(strength, columns)),
+                .map(|columns| Recorder::counting(FRAMES, Some(End::new(strength, columns)))),
             frames: HeapFrames::new(FRAMES, FRAME_BYTES),
             hops: (keys != Keys::None).then(|| [0, 1, 2].map(hops)),
             on_the_way: Vec::with_capacity(FRAMES),
@@ -232,8 +213,11 @@ impl Line {
 
     /// Fresh keys of envelopes and hops where the old ones are used up.
     fn renew(&mut self) {
-        if self.ends[0].sealer.packets() == PACKETS_MAX {
-            (self.ends[0].sealer, self.ends[2].opener) = ends(Suite::preferred());
+        let [source, _, sink] = self.ends.each_mut().map(|end| end.keys.as_mut());
+        if let (Some(source), Some(sink)) = (source, sink)
+            && source.sealer.packets() == PACKETS_MAX
+        {
+            (source.sealer, sink.opener) = ends(Suite::preferred());
         }
     }
 
@@ -252,15 +236,15 @@ impl Line {
     /// Delivers the packets that a node sent, and all packets sent in response.
     fn travel(&mut self, node: usize) {
         let Self { nodes, ends, frames, hops, on_the_way, now } = self;
-        let leave = |end: &mut End, node: usize, way: &mut Vec<_>| {
-            way.extend(end.sent.drain(..).map(|(peer, span, port)| (node, peer, span, port)));
+        let leave = |end: &mut Recorder<End>, node: usize, way: &mut Vec<_>| {
+            way.extend(end.sent.drain(..).map(|sent| (node, sent)));
         };
         leave(&mut ends[node], node, on_the_way);
-        while let Some((from, peer, span, port)) = on_the_way.pop() {
-            let is_down = peer == DOWN;
+        while let Some((from, Sent { hop, span, outer })) = on_the_way.pop() {
+            let is_down = hop == DOWN;
             if let Some(hops) = hops {
                 let tagged = Span { len: span.len + TRAILER_BYTES as u16, ..span };
-                hops[from][usize::from(is_down)].cross(frames.bytes_mut(tagged), port);
+                hops[from][usize::from(is_down)].cross(frames.bytes_mut(tagged), outer.source_port);
             }
             let to = if is_down { from + 1 } else { from - 1 };
             let datagram = Datagram::best_effort(Some(if is_down { UP } else { DOWN }), span);

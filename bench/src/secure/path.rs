@@ -4,14 +4,15 @@
 use std::hint::black_box;
 
 use recoded_gf::FieldOrder;
-use recoded_pipeline::egress::{Egress, Outer, Unsealed};
+use recoded_pipeline::egress::{Keys, Unsealed};
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::params::{
     FlowParams, Nanos, PeerId, Redundancy, Role, ShardId, Snapshot, TunnelId,
 };
+use recoded_pipeline::recorder::Recorder;
 use recoded_pipeline::{Datagram, Pipeline};
 use recoded_secure::{HEADER_BYTES, Opener, PACKETS_MAX, Sealer, Suite};
-use recoded_wire::frames::{Frames, Span};
+use recoded_wire::frames::Span;
 
 use super::work::{PacketWork, ends, named, packets, suite_name};
 
@@ -44,35 +45,27 @@ fn path(bytes: usize, suite: Option<Suite>) -> Box<dyn PacketWork> {
         packet[2..4].copy_from_slice(&(bytes as u16).to_be_bytes());
     }
     packets.iter().for_each(|packet| path.carry(packet));
-    assert_eq!(path.outputs.delivered, packets.len() as u64, "packets were lost");
+    assert_eq!(path.outputs.delivered_count, packets.len() as u64, "packets were lost");
     let how =
         suite.map_or("in the clear".into(), |suite| format!("sealed by {}", suite_name(suite)));
     named(format!("pipeline, source and sink, {how}"), move |number| {
-        if path.outputs.sealer.packets() == PACKETS_MAX {
-            (path.outputs.sealer, path.outputs.opener) = ends(suite.unwrap_or(Suite::ALL[0]));
+        if let Some(keys) = &mut path.outputs.keys
+            && keys.sealer.packets() == PACKETS_MAX
+        {
+            (keys.sealer, keys.opener) = ends(suite.unwrap_or(Suite::ALL[0]));
         }
         path.carry(&packets[number]);
-        black_box(path.outputs.delivered);
+        black_box(path.outputs.delivered_count);
     })
 }
 
-/// Output of the pipelines, and the keys of both.
-struct Outputs {
-    sent: Vec<Span>,
-    delivered: u64,
+/// The keys of both ends.
+struct Ends {
     sealer: Sealer,
     opener: Opener,
 }
 
-impl Egress for Outputs {
-    fn transmit(&mut self, _peer: PeerId, span: Span, _outer: Outer) {
-        self.sent.push(span);
-    }
-
-    fn deliver(&mut self, _tunnel: TunnelId, packet: &[u8]) {
-        self.delivered += u64::from(black_box(packet).len() > 19);
-    }
-
+impl Keys for Ends {
     fn seal(&mut self, _shard: ShardId, packet: &[u8], out: &mut [u8]) -> Result<(), Unsealed> {
         out[HEADER_BYTES..][..packet.len()].copy_from_slice(packet);
         self.sealer.seal(out, &[1; 4]).map_err(|_| Unsealed::NoKeys)
@@ -89,7 +82,7 @@ struct Path {
     source: Pipeline,
     sink: Pipeline,
     frames: HeapFrames,
-    outputs: Outputs,
+    outputs: Recorder<Ends>,
     arriving: Vec<Span>,
     now: Nanos,
 }
@@ -111,12 +104,11 @@ impl Path {
             Pipeline::new(&Snapshot { edition: 1, flows: vec![flow] }, 1)
         };
         let (sealer, opener) = ends(suite.unwrap_or(Suite::ALL[0]));
-        let sent = Vec::with_capacity(FRAMES);
         Self {
             source: pipeline(Role::Source { tunnel: TunnelId(0) }),
             sink: pipeline(Role::Sink { tunnel: TunnelId(1), upstream: PEER }),
             frames: HeapFrames::new(FRAMES, FRAME_BYTES),
-            outputs: Outputs { sent, delivered: 0, sealer, opener },
+            outputs: Recorder::counting(FRAMES, Some(Ends { sealer, opener })),
             arriving: Vec::with_capacity(FRAMES),
             now: 0,
         }
@@ -127,12 +119,12 @@ impl Path {
         let Self { source, sink, frames, outputs, arriving, now } = self;
         *now += PACKET_NANOS;
         source.ingress(frames, outputs, SHARD, packet, *now);
-        arriving.append(&mut outputs.sent);
+        arriving.extend(outputs.sent.drain(..).map(|sent| sent.span));
         for span in arriving.drain(..) {
             sink.receive(frames, outputs, Datagram::best_effort(Some(PEER), span), *now);
         }
         sink.tick(frames, outputs, *now);
         // Reports to the source.
-        outputs.sent.drain(..).for_each(|span| frames.release(span.frame));
+        outputs.release(frames);
     }
 }

@@ -4,8 +4,8 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use recoded_secure::{
-    HEADER_BYTES, HopDigest, HopReceiver, HopSender, Kind, Masks, Opener, SUBSET_MIN, Sealer,
-    Secrets, Space, Strength, Suite, TRAILER_BYTES, TagKey,
+    HEADER_BYTES, HopDigest, HopReceiver, HopSender, Masks, Opener, SUBSET_MIN, Sealer, Secrets,
+    Space, Strength, Suite, TRAILER_BYTES, TagKey, UnitKind,
 };
 
 use super::PACKETS;
@@ -91,7 +91,7 @@ struct Coded {
 impl Coded {
     fn new(bytes: usize, strength: Strength, columns: usize) -> Self {
         let seeds = secrets().column_seeds(strength);
-        let space = Space { flow: 1, shard: 0, kind: Kind::Generation };
+        let space = Space { flow: 1, shard: 0, kind: UnitKind::Generation };
         let made = |seeds| {
             let key = TagKey::new(strength, seeds, bytes).expect("a key");
             let mut masks = Masks::new(&key, GENERATION);
@@ -188,7 +188,7 @@ fn relay(name: &str, bytes: usize, strength: Strength) -> Box<dyn PacketWork> {
 /// Once per unit, so a packet costs a sixteenth of it.
 fn fill(bytes: usize) -> Box<dyn PacketWork> {
     let Coded { key, mut masks, .. } = Coded::new(bytes, Strength::Standard, 8);
-    let space = Space { flow: 1, shard: 0, kind: Kind::Generation };
+    let space = Space { flow: 1, shard: 0, kind: UnitKind::Generation };
     let mut unit = 0;
     named("masks of a generation of 16, 8 columns", move |_| {
         masks.fill(&key, space, unit, GENERATION).expect("room");

@@ -52,7 +52,7 @@ mod shard;
 mod shards;
 
 pub use config::{params, report, segmentation};
-pub use env::{egress, memory};
+pub use env::{egress, memory, recorder};
 
 use base::time::earlier;
 use config::params::{HOPS_MAX, Nanos, PeerId, ShardId, Share, Snapshot};

@@ -17,12 +17,13 @@ use crate::keyring::{Keyring, Letter, Rings};
 use crate::mailbox::{Kind as MailKind, Mailbox};
 use crate::report::LinkCounters;
 use crate::roaming::{LinkAddress, Near};
-use recoded_pipeline::egress::{self, ENVELOPE_BYTES, KeySerial, STRICT_TAG_BYTES, TAG_BYTES};
-use recoded_pipeline::params::{Nanos, PeerId, ShardId};
+use recoded_pipeline::egress::{
+    ENVELOPE_BYTES, Formed, KeySerial, STRICT_TAG_BYTES, TAG_BYTES, TaggedUnit,
+};
+use recoded_pipeline::params::{Nanos, PeerId};
 use recoded_secure::{
-    CONTEXT_BYTES, EdgeKeys, Formed, HEADER_BYTES as ENVELOPE_HEADER_BYTES, Kind, Received,
-    Refused, Ring, Space, Strength, TRAILER_BYTES, TagKey, TaggedUnit, UnitMasks, open_edge,
-    open_hop, verify_at_relay, verify_symbol,
+    EdgeKeys, HEADER_BYTES as ENVELOPE_HEADER_BYTES, Received, Refused, Ring, Strength,
+    TRAILER_BYTES, TagKey, UnitMasks, open_edge, open_hop, verify_at_relay, verify_symbol,
 };
 use recoded_wire::header::{Flags, HEADER_BYTES, Header, PacketType};
 use recoded_wire::shard::source_port_of;
@@ -351,16 +352,16 @@ impl Guard {
     pub(crate) fn tag_symbol(
         &mut self,
         key_id: u8,
-        unit: &egress::TaggedUnit,
+        unit: &TaggedUnit,
         index: usize,
         symbol: &mut [u8],
     ) -> Result<(), Refused> {
-        let place = self.rings.edge(unit.shard.flow).ok_or(Refused::UnknownKey)?;
+        let place = self.rings.edge(unit.space.flow).ok_or(Refused::UnknownKey)?;
         let (_, ring) = &mut self.rings.edges[place];
         let epoch = ring.by_id(key_id).ok_or(Refused::UnknownKey)?;
         let key = epoch.keys.tag_key().ok_or(Refused::UnknownKey)?;
         let masks = self.masks[masks_of(key.strength())].as_mut().ok_or(Refused::UnknownKey)?;
-        masks.tag(key, &unit_of(unit), index, symbol)
+        masks.tag(key, unit, index, symbol)
     }
 
     /// Verifies a symbol that the source of a flow tagged and relays combined: by all columns where
@@ -371,26 +372,22 @@ impl Guard {
     #[inline]
     pub(crate) fn verify_symbol(
         &mut self,
-        unit: &egress::TaggedUnit,
-        formed: egress::Formed<'_>,
+        unit: &TaggedUnit,
+        formed: Formed<'_>,
         symbol: &[u8],
     ) -> Result<KeySerial, Refused> {
-        let formed = match formed {
-            egress::Formed::Source(index) => Formed::Source(index),
-            egress::Formed::Combination(coefficients) => Formed::Combination(coefficients),
-        };
-        if let Some(keys) = self.rings.columns(unit.shard.flow) {
+        if let Some(keys) = self.rings.columns(unit.space.flow) {
             let masks = self.relay_masks.as_mut().ok_or(Refused::UnknownKey)?;
-            return verify_at_relay(keys, masks, &unit_of(unit), formed, symbol).map(KeySerial);
+            return verify_at_relay(keys, masks, unit, formed, symbol).map(KeySerial);
         }
-        let place = self.rings.edge(unit.shard.flow).ok_or(Refused::UnknownKey)?;
+        let place = self.rings.edge(unit.space.flow).ok_or(Refused::UnknownKey)?;
         let (_, ring) = &self.rings.edges[place];
         // All keys of a flow are of one strength.
         let key = ring.epochs().find_map(|epoch| epoch.keys.peer_tag_key());
         let masks = key.and_then(|key| self.masks[masks_of(key.strength())].as_mut());
         let masks = masks.ok_or(Refused::UnknownKey)?;
-        let verified = verify_symbol(ring, masks, &unit_of(unit), formed, symbol);
-        let is_fresh = || self.rings.fresh.contains(&unit.shard.flow);
+        let verified = verify_symbol(ring, masks, unit, formed, symbol);
+        let is_fresh = || self.rings.fresh.contains(&unit.space.flow);
         let refusal = |reason| if is_fresh() { Refused::UnknownKey } else { reason };
         verified.map(KeySerial).map_err(refusal)
     }
@@ -419,7 +416,6 @@ impl Guard {
 const _: () = assert!(ENVELOPE_BYTES == recoded_secure::ENVELOPE_BYTES);
 const _: () = assert!(TAG_BYTES == Strength::Standard.columns());
 const _: () = assert!(STRICT_TAG_BYTES == Strength::Strict.columns());
-const _: () = assert!(egress::CONTEXT_BYTES == CONTEXT_BYTES);
 
 /// Index of the masks for all columns of such tags.
 const fn masks_of(strength: Strength) -> usize {
@@ -427,17 +423,6 @@ const fn masks_of(strength: Strength) -> usize {
         Strength::Standard => 0,
         Strength::Strict => 1,
     }
-}
-
-fn unit_of(unit: &egress::TaggedUnit) -> TaggedUnit {
-    let ShardId { flow, shard } = unit.shard;
-    let kind = match unit.kind {
-        egress::UnitKind::Generation => Kind::Generation,
-        egress::UnitKind::Batch => Kind::Batch,
-        egress::UnitKind::Stream => Kind::Stream,
-    };
-    let space = Space { flow, shard, kind };
-    TaggedUnit { space, number: unit.number, context: unit.context }
 }
 
 /// Source port of the shard of a tagged packet.

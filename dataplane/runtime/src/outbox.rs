@@ -22,8 +22,8 @@ use crate::shared::{LinkNow, Shared};
 use crate::topology::{HopConfig, Topology};
 use crate::tunnel::{Offload, Tunnel, Tunnels};
 use recoded_pipeline::egress::{
-    Answer, Egress, Formed, HandOver, KeySerial, Origin, Outer, Product, ProductInputs, TaggedUnit,
-    Ticket, Unsealed, Untagged,
+    Answer, Egress, Formed, HandOver, KeySerial, Keys, Origin, Outer, Product, ProductInputs,
+    TaggedUnit, Ticket, Unsealed, Untagged,
 };
 use recoded_pipeline::open::{OpenRequest, Rent};
 use recoded_pipeline::params::{Nanos, PeerId, Role, ShardId, Share, Snapshot, TunnelId};
@@ -298,7 +298,68 @@ fn is_feedback(payload: &[u8]) -> bool {
     Header::parse(payload).is_ok_and(|header| feedback.contains(&header.packet_type))
 }
 
+impl Keys for Guard {
+    fn seal(&mut self, shard: ShardId, packet: &[u8], out: &mut [u8]) -> Result<(), Unsealed> {
+        Guard::seal(self, shard.flow, packet, out).map_err(|_| Unsealed::NoKeys)
+    }
+
+    fn open_own(
+        &mut self,
+        shard: ShardId,
+        sealed: &[u8],
+        packet: &mut [u8],
+    ) -> Result<(), Unsealed> {
+        Guard::open_own(self, shard.flow, sealed, packet).map_err(|_| Unsealed::NoKeys)
+    }
+
+    fn unseal<'a>(&mut self, shard: ShardId, sealed: &'a mut [u8]) -> Result<&'a [u8], Unsealed> {
+        match Guard::unseal(self, shard.flow, sealed) {
+            Ok(packet) => Ok(packet),
+            Err(Refused::UnknownKey) => Err(Unsealed::NoKeys),
+            Err(_) => Err(Unsealed::Refused),
+        }
+    }
+
+    fn tag_key(&mut self, shard: ShardId) -> Option<u8> {
+        Guard::tag_key(self, shard.flow)
+    }
+
+    fn tag(
+        &mut self,
+        key: u8,
+        unit: &TaggedUnit,
+        index: usize,
+        symbol: &mut [u8],
+    ) -> Result<(), Untagged> {
+        self.tag_symbol(key, unit, index, symbol).map_err(|_| Untagged::NoKeys)
+    }
+
+    fn verify(
+        &mut self,
+        unit: &TaggedUnit,
+        formed: Formed<'_>,
+        symbol: &[u8],
+    ) -> Result<KeySerial, Untagged> {
+        match self.verify_symbol(unit, formed, symbol) {
+            Ok(key) => Ok(key),
+            Err(Refused::UnknownKey) => Err(Untagged::NoKeys),
+            Err(_) => Err(Untagged::Refused),
+        }
+    }
+
+    fn has_keys(&mut self, shard: ShardId) -> bool {
+        Guard::has_keys(self, shard.flow)
+    }
+}
+
 impl Egress for Outbox {
+    type Keys = Guard;
+
+    #[inline]
+    fn keys(&mut self) -> Option<&mut Guard> {
+        Some(&mut self.guard)
+    }
+
     #[inline]
     fn transmit(&mut self, hop: PeerId, span: Span, outer: Outer) {
         let Outer { source_port, traffic_class } = outer;
@@ -333,58 +394,6 @@ impl Egress for Outbox {
             Some(merger) => merger.push(packet, &mut writer),
             None => writer.write(&[], packet, 1, packet.len() as u64),
         }
-    }
-
-    fn seal(&mut self, shard: ShardId, packet: &[u8], out: &mut [u8]) -> Result<(), Unsealed> {
-        self.guard.seal(shard.flow, packet, out).map_err(|_| Unsealed::NoKeys)
-    }
-
-    fn open_own(
-        &mut self,
-        shard: ShardId,
-        sealed: &[u8],
-        packet: &mut [u8],
-    ) -> Result<(), Unsealed> {
-        self.guard.open_own(shard.flow, sealed, packet).map_err(|_| Unsealed::NoKeys)
-    }
-
-    fn unseal<'a>(&mut self, shard: ShardId, sealed: &'a mut [u8]) -> Result<&'a [u8], Unsealed> {
-        match self.guard.unseal(shard.flow, sealed) {
-            Ok(packet) => Ok(packet),
-            Err(Refused::UnknownKey) => Err(Unsealed::NoKeys),
-            Err(_) => Err(Unsealed::Refused),
-        }
-    }
-
-    fn tag_key(&mut self, shard: ShardId) -> Option<u8> {
-        self.guard.tag_key(shard.flow)
-    }
-
-    fn tag(
-        &mut self,
-        key: u8,
-        unit: &TaggedUnit,
-        index: usize,
-        symbol: &mut [u8],
-    ) -> Result<(), Untagged> {
-        self.guard.tag_symbol(key, unit, index, symbol).map_err(|_| Untagged::NoKeys)
-    }
-
-    fn verify(
-        &mut self,
-        unit: &TaggedUnit,
-        formed: Formed<'_>,
-        symbol: &[u8],
-    ) -> Result<KeySerial, Untagged> {
-        match self.guard.verify_symbol(unit, formed, symbol) {
-            Ok(key) => Ok(key),
-            Err(Refused::UnknownKey) => Err(Untagged::NoKeys),
-            Err(_) => Err(Untagged::Refused),
-        }
-    }
-
-    fn has_keys(&mut self, shard: ShardId) -> bool {
-        self.guard.has_keys(shard.flow)
     }
 
     fn distrust(&mut self, peer: PeerId) {

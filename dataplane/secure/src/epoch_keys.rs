@@ -6,6 +6,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use recoded_wire::unit::{Formed, TaggedUnit};
+
 use crate::association::EpochKeys;
 use crate::derive::Secrets;
 use crate::envelope::{Opener, Sealer};
@@ -16,7 +18,7 @@ use crate::homomorphic::TagKey;
 use crate::hop::{HopDigest, HopReceiver, HopSender};
 use crate::profile::Profile;
 use crate::ring::Ring;
-use crate::units::{Formed, TaggedUnit, UnitMasks};
+use crate::units::UnitMasks;
 
 /// Lanes of a direction: as many as a flow has shards, which have consecutive source ports. A lane
 /// is handled by one worker at each end, as long as NICs keep their tables.

@@ -17,6 +17,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use aes::Aes128;
+use recoded_wire::unit::Space;
 use subtle::ConstantTimeEq;
 
 use crate::columns::{BLOCK, Columns, cipher, encrypt};
@@ -74,28 +75,6 @@ impl Secrets {
     pub(crate) fn column_seed(&self, column: u8) -> ColumnSeed {
         ColumnSeed { column, seed: self.key("column", &[column]) }
     }
-}
-
-/// Numbering space of symbols.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct Space {
-    /// The flow.
-    pub flow: u32,
-    /// The shard of the flow.
-    pub shard: u8,
-    /// Kind of the numbered units.
-    pub kind: Kind,
-}
-
-/// Kinds of numbered units; the packet types of `dataplane/wire`.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Kind {
-    /// Coded symbols of a batch, by batch number through all blocks.
-    Batch = 1,
-    /// Source symbols of a generation, by generation number.
-    Generation = 2,
-    /// Symbols of a stream, by their number: symbol n is number n % 16 of unit n / 16.
-    Stream = 5,
 }
 
 /// Columns of a key that its holder has, with their factors for payloads.

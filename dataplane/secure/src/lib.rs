@@ -81,7 +81,7 @@ pub use handshake::{
     Admission, Arrived, Established, Gate, HANDSHAKE_BYTES_MAX, HANDSHAKE_TYPE, Identity,
     MARKS_BYTES, Scope, Session, Step, is_response, path_of, timing,
 };
-pub use homomorphic::{ColumnSeed, Kind, Masks, SUBSET_MIN, Space, Strength, TagKey};
+pub use homomorphic::{ColumnSeed, Masks, SUBSET_MIN, Strength, TagKey};
 pub use hop::{Checked, HopDigest, HopReceiver, HopSender, TRAILER_BYTES};
 pub use keys::{Entropy, PresharedKey, PrivateKey, PublicKey};
 pub use one_way::{
@@ -89,6 +89,7 @@ pub use one_way::{
 };
 pub use one_way_keys::{Keep, ONE_WAY_EPOCH_NANOS, OneWayKeys};
 pub use profile::Profile;
+pub use recoded_wire::unit::{CONTEXT_BYTES, Formed, Space, TaggedUnit, UnitKind};
 pub use relay_columns::{
     GRANT_LIFE_NANOS, GrantSchedule, GrantTurn, RelayColumns, verify_at_relay,
 };
@@ -96,7 +97,7 @@ pub use replay::ReplayWindow;
 pub use ring::{Epoch, Ring};
 pub use secret::Secret;
 pub use tries::Tries;
-pub use units::{CONTEXT_BYTES, Formed, TaggedUnit, UNIT_SYMBOLS_MAX, UnitMasks};
+pub use units::{UNIT_SYMBOLS_MAX, UnitMasks};
 
 /// Packets after which keys are changed: 2^28 packets of 1500 bytes under one AES-GCM key keep an
 /// attacker's advantage below 2^-60 (2^35 blocks; NIST SP 800-38D and RFC 9001 B.1).

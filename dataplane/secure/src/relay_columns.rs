@@ -19,6 +19,8 @@
 
 use std::sync::Arc;
 
+use recoded_wire::unit::{Formed, TaggedUnit};
+
 use crate::epoch_keys::PACKET_BYTES_MAX;
 use crate::error::Refused;
 use crate::grant::{GrantReader, GrantedSeeds};
@@ -27,7 +29,7 @@ use crate::homomorphic::TagKey;
 use crate::keys::{PrivateKey, PublicKey};
 use crate::ring::Ring;
 use crate::tries::Tries;
-use crate::units::{Formed, TaggedUnit, UnitMasks};
+use crate::units::UnitMasks;
 
 const MILLI: u64 = 1_000_000;
 const SECOND: u64 = 1000 * MILLI;

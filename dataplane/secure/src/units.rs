@@ -15,35 +15,13 @@
 
 use std::fmt;
 
-use crate::error::Refused;
-use crate::homomorphic::{Kind, Masks, Space, TagKey};
+use recoded_wire::unit::{CONTEXT_BYTES, Formed, TaggedUnit, UnitKind};
 
-/// Bytes of a context.
-pub const CONTEXT_BYTES: usize = 16;
+use crate::error::Refused;
+use crate::homomorphic::{Masks, TagKey};
 
 /// Most symbols of a unit.
 pub const UNIT_SYMBOLS_MAX: usize = 256;
-
-/// A unit, and the context that the tags of its symbols are bound to.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct TaggedUnit {
-    /// Its numbering space.
-    pub space: Space,
-    /// Its number, which does not repeat under one key.
-    pub number: u64,
-    /// Further fields shared by all of its packets; for a stream, the fields of this symbol or
-    /// combination.
-    pub context: [u8; CONTEXT_BYTES],
-}
-
-/// How a symbol was formed from its unit's symbols.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Formed<'a> {
-    /// The source symbol of this index.
-    Source(usize),
-    /// A combination with these coefficients, elements of GF(256).
-    Combination(&'a [u8]),
-}
 
 /// The masks of the units that a worker tags or verifies.
 pub struct UnitMasks {
@@ -78,7 +56,7 @@ impl UnitMasks {
         symbol: &mut [u8],
     ) -> Result<(), Refused> {
         let masks = self.masks(key, unit, index.saturating_add(1))?;
-        if unit.space.kind == Kind::Stream {
+        if unit.space.kind == UnitKind::Stream {
             let payload_bytes = symbol.len().checked_sub(key.tag_bytes());
             let (payload, tag) = symbol.split_at_mut(payload_bytes.ok_or(Refused::Malformed)?);
             return key.tag(masks, index, &unit.context, payload, tag);
@@ -128,7 +106,7 @@ impl UnitMasks {
         };
         let count = first.saturating_add(coefficients.len());
         let masks = self.masks(key, unit, count)?;
-        if unit.space.kind == Kind::Stream {
+        if unit.space.kind == UnitKind::Stream {
             let payload_bytes = symbol.len().checked_sub(key.tag_bytes());
             let (payload, tag) = symbol.split_at(payload_bytes.ok_or(Refused::Malformed)?);
             let prefix = &unit.context;
@@ -143,7 +121,7 @@ impl UnitMasks {
         if count > UNIT_SYMBOLS_MAX {
             return Err(Refused::Vector);
         }
-        let is_stream = unit.space.kind == Kind::Stream;
+        let is_stream = unit.space.kind == UnitKind::Stream;
         let context = if is_stream { [0; CONTEXT_BYTES] } else { unit.context };
         let unit = &TaggedUnit { context, ..*unit };
         let index = self.index(key, unit);

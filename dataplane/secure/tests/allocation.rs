@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use recoded_secure::{
-    HopDigest, HopReceiver, HopSender, Kind, Masks, Secrets, Space, Strength, Suite, TRAILER_BYTES,
-    TagKey,
+    HopDigest, HopReceiver, HopSender, Masks, Secrets, Space, Strength, Suite, TRAILER_BYTES,
+    TagKey, UnitKind,
 };
 
 #[test]
@@ -22,7 +22,7 @@ fn tags_masks_and_envelopes_allocate_nothing() {
         (secrets.sealer(Suite::Aes128Gcm, 1), secrets.opener(Suite::Aes128Gcm, 1024));
     let mut packet = vec![3; 1400 + TRAILER_BYTES];
     let mut envelope = vec![3; 1400];
-    let space = Space { flow: 1, shard: 0, kind: Kind::Generation };
+    let space = Space { flow: 1, shard: 0, kind: UnitKind::Generation };
     let counted = allocation_counter::measure(|| {
         for unit in 0..20 {
             masks.fill(&key, space, unit, 64).expect("room");

@@ -12,15 +12,15 @@ use chance::Chance;
 use proptest::prelude::*;
 use recoded_secure::{
     CONTEXT_BYTES, Entropy, Epoch, Formed, GRANT_BYTES_MAX, Grant, GrantReader, GrantSchedule,
-    GrantedSeeds, Kind, PrivateKey, PublicKey, Refused, RelayColumns, Ring, Secrets, Space,
-    Strength, TagKey, TaggedUnit, UnitMasks, granted_seeds, is_grant, verify_at_relay, write_grant,
+    GrantedSeeds, PrivateKey, PublicKey, Refused, RelayColumns, Ring, Secrets, Space, Strength,
+    TagKey, TaggedUnit, UnitKind, UnitMasks, granted_seeds, is_grant, verify_at_relay, write_grant,
 };
 
 const FLOW: u32 = 0xF10F;
 const MILLI: u64 = 1_000_000;
 const SECOND: u64 = 1000 * MILLI;
 const UNIT: TaggedUnit = TaggedUnit {
-    space: Space { flow: FLOW, shard: 1, kind: Kind::Generation },
+    space: Space { flow: FLOW, shard: 1, kind: UnitKind::Generation },
     number: 9,
     context: [5; CONTEXT_BYTES],
 };

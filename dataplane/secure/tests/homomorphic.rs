@@ -6,12 +6,12 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use recoded_gf::Kernel;
 use recoded_secure::{
-    CONTEXT_BYTES, ColumnSeed, Formed, Kind, Masks, Refused, SUBSET_MIN, Secrets, Space, Strength,
-    TagKey, TaggedUnit, UnitMasks,
+    CONTEXT_BYTES, ColumnSeed, Formed, Masks, Refused, SUBSET_MIN, Secrets, Space, Strength,
+    TagKey, TaggedUnit, UnitKind, UnitMasks,
 };
 
 const BYTES_MAX: usize = 1500;
-const SPACE: Space = Space { flow: 0xF10F, shard: 3, kind: Kind::Generation };
+const SPACE: Space = Space { flow: 0xF10F, shard: 3, kind: UnitKind::Generation };
 
 fn seeds(strength: Strength) -> Vec<ColumnSeed> {
     Secrets::extract(b"ends", &[9; 32]).column_seeds(strength)
@@ -103,7 +103,7 @@ proptest! {
         coefficients in any::<[u8; 40]>(),
     ) {
         let key = key(Strength::Standard);
-        let space = Space { kind: Kind::Stream, ..SPACE };
+        let space = Space { kind: UnitKind::Stream, ..SPACE };
         let mut one = Masks::new(&key, 1);
         let mut symbols = Vec::new();
         for (number, payload) in (u64::from(first)..).zip(&payloads) {

@@ -9,8 +9,8 @@ use std::convert::Infallible;
 use chance::Chance;
 use recoded_secure::{
     Association, CONTEXT_BYTES, EdgeKeys, Formed, GroupReceiver, GroupSender, HANDSHAKE_BYTES_MAX,
-    Identity, KeyDirection, Kind, OPENING_BYTES, OneWayKeys, PresharedKey, PrivateKey, Profile,
-    Refused, Scope, Space, Strength, Suite, TaggedUnit, Turn, UnitMasks, timing, verify_symbol,
+    Identity, KeyDirection, OPENING_BYTES, OneWayKeys, PresharedKey, PrivateKey, Profile, Refused,
+    Scope, Space, Strength, Suite, TaggedUnit, Turn, UnitKind, UnitMasks, timing, verify_symbol,
 };
 
 const FLOW: u32 = 5;
@@ -47,7 +47,7 @@ fn handshake(
 }
 
 fn unit() -> TaggedUnit {
-    let space = Space { flow: FLOW, shard: 0, kind: Kind::Generation };
+    let space = Space { flow: FLOW, shard: 0, kind: UnitKind::Generation };
     TaggedUnit { space, number: 7, context: [1; CONTEXT_BYTES] }
 }
 

@@ -14,12 +14,13 @@ use std::time::Instant;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use recoded_secure::{
-    HopDigest, HopReceiver, HopSender, Kind, Masks, Secrets, Space, Strength, TRAILER_BYTES, TagKey,
+    HopDigest, HopReceiver, HopSender, Masks, Secrets, Space, Strength, TRAILER_BYTES, TagKey,
+    UnitKind,
 };
 
 const PORT: u16 = 49_152;
 const PACKET: [u8; 64] = [5; 64];
-const SPACE: Space = Space { flow: 1, shard: 0, kind: Kind::Generation };
+const SPACE: Space = Space { flow: 1, shard: 0, kind: UnitKind::Generation };
 
 /// The end of the trailer of a hop.
 const TAG_BYTES: usize = 8;

@@ -34,6 +34,7 @@ pub mod handshake;
 pub mod parse;
 
 pub mod shard;
+pub mod unit;
 
 pub mod frames;
 

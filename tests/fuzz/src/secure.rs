@@ -7,8 +7,8 @@ use recoded_gf::Kernel;
 use recoded_secure::{
     Admission, Arrived, ENVELOPE_BYTES, Entropy, GRANT_BYTES_MAX, Gate, Grant, GrantReader,
     HANDSHAKE_BYTES_MAX, HEADER_BYTES, HopDigest, HopReceiver, HopSender, Identity, KeyDirection,
-    Kind, Masks, OneWayReceiver, PresharedKey, PrivateKey, Refused, Scope, Secrets, Session, Space,
-    Strength, Suite, TRAILER_BYTES, TagKey, granted_seeds, write_grant,
+    Masks, OneWayReceiver, PresharedKey, PrivateKey, Refused, Scope, Secrets, Session, Space,
+    Strength, Suite, TRAILER_BYTES, TagKey, UnitKind, granted_seeds, write_grant,
 };
 
 use crate::Input;
@@ -153,14 +153,14 @@ pub fn tags(bytes: &[u8]) {
     let sender = HopSender::new(&secrets(), 1, 0, digest);
     let receiver = HopReceiver::new(&secrets(), 1, 0, digest, 64);
     let count = 1 + input.below(SYMBOLS_MAX);
-    let kind = [Kind::Batch, Kind::Generation, Kind::Stream][input.below(3)];
+    let kind = [UnitKind::Batch, UnitKind::Generation, UnitKind::Stream][input.below(3)];
     let space = Space { flow: input.u32(), shard: input.byte(), kind };
     let unit = u64::from(input.u32()) << 32 | u64::from(input.u32());
     let tags = &tags[input.below(2)];
     let tag_bytes = tags.tag_bytes();
     let mut masks = Masks::new(tags, SYMBOLS_MAX);
     let filled = match kind {
-        Kind::Stream => masks.fill_stream(tags, space, unit, count),
+        UnitKind::Stream => masks.fill_stream(tags, space, unit, count),
         _ => masks.fill(tags, space, unit, count),
     };
     filled.expect("room for the largest unit");

@@ -1,8 +1,8 @@
 //! Frames that detect use after release: a free frame is overwritten at once, so that a late reader
 //! gets invalid bytes.
 
-use recoded_pipeline::memory::HeapFrames;
-use recoded_wire::frames::{FrameId, Frames, HEADROOM_BYTES, Span};
+use recoded_pipeline::memory::{HeapFrames, Probe};
+use recoded_wire::frames::{Frames, HEADROOM_BYTES, Span};
 
 /// Content of a free frame.
 const POISON: u8 = 0xDD;
@@ -17,76 +17,27 @@ const OVERHEAD_BYTES: usize = 640;
 /// Room for the longest packet of an Ethernet frame, after the headroom of a received one.
 const FRAME_BYTES_MIN: usize = 1792;
 
+/// Frames of a node.
+pub(crate) type WatchedFrames = HeapFrames<Poison>;
+
+/// Overwrites frames as soon as they are free.
 #[derive(Debug)]
-pub(crate) struct WatchedFrames {
-    inner: HeapFrames,
-    count: usize,
-}
+pub(crate) struct Poison;
 
-impl WatchedFrames {
-    /// `count` frames that hold packets of `symbol_bytes`.
-    pub(crate) fn new(count: usize, symbol_bytes: usize) -> WatchedFrames {
-        let bytes = FRAME_BYTES_MIN.max(symbol_bytes + OVERHEAD_BYTES);
-        WatchedFrames { inner: HeapFrames::new(count, bytes), count }
-    }
-
-    pub(crate) fn receive(&mut self, payload: &[u8]) -> Option<Span> {
-        self.inner.receive(payload)
-    }
-
-    /// Frames with a reference.
-    pub(crate) fn held(&self) -> usize {
-        self.count - self.inner.free()
-    }
-
-    /// Overwrites the headroom of a packet, as lower headers would.
-    pub(crate) fn scribble(&mut self, payload: Span) {
-        let offset = payload.offset - HEADROOM_BYTES as u16;
-        let headroom = Span { frame: payload.frame, offset, len: HEADROOM_BYTES as u16 };
-        self.inner.bytes_mut(headroom).fill(SCRIBBLE);
+impl Probe for Poison {
+    fn freed(&mut self, content: &mut [u8]) {
+        content.fill(POISON);
     }
 }
 
-impl Frames for WatchedFrames {
-    fn frame_bytes(&self) -> usize {
-        self.inner.frame_bytes()
-    }
+/// `count` frames that hold packets of `symbol_bytes`.
+pub(crate) fn watched(count: usize, symbol_bytes: usize) -> WatchedFrames {
+    HeapFrames::probed(count, FRAME_BYTES_MIN.max(symbol_bytes + OVERHEAD_BYTES), Poison)
+}
 
-    fn take(&mut self) -> Option<FrameId> {
-        self.inner.take()
-    }
-
-    fn scarce(&self) -> bool {
-        self.inner.scarce()
-    }
-
-    fn retain(&mut self, frame: FrameId) {
-        self.inner.retain(frame);
-    }
-
-    fn release(&mut self, frame: FrameId) {
-        let free = self.inner.free();
-        self.inner.release(frame);
-        if self.inner.free() > free {
-            let whole = Span { frame, offset: 0, len: self.frame_bytes() as u16 };
-            self.inner.bytes_mut(whole).fill(POISON);
-        }
-    }
-
-    fn bytes(&self, span: Span) -> &[u8] {
-        self.inner.bytes(span)
-    }
-
-    fn bytes_mut(&mut self, span: Span) -> &mut [u8] {
-        self.inner.bytes_mut(span)
-    }
-
-    fn with_disjoint<R>(
-        &mut self,
-        sources: &[Span],
-        destinations: &[Span],
-        work: impl FnOnce(&[&[u8]], &mut [&mut [u8]]) -> R,
-    ) -> R {
-        self.inner.with_disjoint(sources, destinations, work)
-    }
+/// Overwrites the headroom of a packet, as lower headers would.
+pub(crate) fn scribble(frames: &mut WatchedFrames, payload: Span) {
+    let offset = payload.offset - HEADROOM_BYTES as u16;
+    let headroom = Span { frame: payload.frame, offset, len: HEADROOM_BYTES as u16 };
+    frames.bytes_mut(headroom).fill(SCRIBBLE);
 }

@@ -3,11 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use recoded_pipeline::egress::{self, KeySerial, Unsealed, Untagged};
+use recoded_pipeline::egress::{self, Formed, KeySerial, TaggedUnit, Unsealed, Untagged};
 use recoded_pipeline::params::ShardId;
 use recoded_secure::{
-    Formed, HEADER_BYTES, Kind, Opener, Sealer, Secrets, Space, Strength, Suite, TagKey,
-    TaggedUnit, UnitMasks, granted_seeds,
+    HEADER_BYTES, Opener, Sealer, Secrets, Strength, Suite, TagKey, UnitMasks, granted_seeds,
 };
 
 /// Packets that may be late: more than any scenario has of a shard.
@@ -39,60 +38,6 @@ impl Keys {
         Keys { seed, relay, strength, ..Keys::default() }
     }
 
-    pub(crate) fn seal(
-        &mut self,
-        shard: ShardId,
-        packet: &[u8],
-        out: &mut [u8],
-    ) -> Result<(), Unsealed> {
-        let seed = self.seed;
-        let sealer =
-            self.sealers.entry(shard).or_insert_with(|| secrets(seed, shard).sealer(SUITE, 1));
-        out[HEADER_BYTES..][..packet.len()].copy_from_slice(packet);
-        sealer.seal(out, &[shard.shard]).map_err(|_| Unsealed::NoKeys)
-    }
-
-    pub(crate) fn unseal<'a>(
-        &mut self,
-        shard: ShardId,
-        sealed: &'a mut [u8],
-    ) -> Result<&'a [u8], Unsealed> {
-        let seed = self.seed;
-        let opener = || secrets(seed, shard).opener(SUITE, WINDOW_PACKETS);
-        let opener = self.openers.entry(shard).or_insert_with(opener);
-        let packet = opener.open(sealed, &[shard.shard]).map_err(|_| Unsealed::Refused)?;
-        Ok(packet)
-    }
-
-    pub(crate) fn tag(
-        &mut self,
-        unit: &egress::TaggedUnit,
-        index: usize,
-        symbol: &mut [u8],
-    ) -> Result<(), Untagged> {
-        let (key, masks) = self.tags(unit.shard, self.sessions);
-        masks.tag(key, &unit_of(unit), index, symbol).map_err(|_| Untagged::Refused)
-    }
-
-    pub(crate) fn verify(
-        &mut self,
-        unit: &egress::TaggedUnit,
-        formed: egress::Formed<'_>,
-        symbol: &[u8],
-    ) -> Result<KeySerial, Untagged> {
-        let formed = match formed {
-            egress::Formed::Source(index) => Formed::Source(index),
-            egress::Formed::Combination(coefficients) => Formed::Combination(coefficients),
-        };
-        let sessions = self.sessions.saturating_sub(1)..=self.sessions;
-        let verifies = |session: &u32| {
-            let (key, masks) = self.tags(unit.shard, *session);
-            masks.verify(key, &unit_of(unit), formed, symbol).is_ok()
-        };
-        let session = sessions.rev().find(verifies).ok_or(Untagged::Refused)?;
-        Ok(KeySerial(u64::from(session)))
-    }
-
     /// The source restarted: it has other keys of tags, and verifiers also know those before.
     pub(crate) fn renew_tags(&mut self) {
         self.sessions += 1;
@@ -114,14 +59,56 @@ impl Keys {
     }
 }
 
-fn unit_of(unit: &egress::TaggedUnit) -> TaggedUnit {
-    let ShardId { flow, shard } = unit.shard;
-    let kind = match unit.kind {
-        egress::UnitKind::Generation => Kind::Generation,
-        egress::UnitKind::Batch => Kind::Batch,
-        egress::UnitKind::Stream => Kind::Stream,
-    };
-    TaggedUnit { space: Space { flow, shard, kind }, number: unit.number, context: unit.context }
+impl egress::Keys for Keys {
+    fn seal(&mut self, shard: ShardId, packet: &[u8], out: &mut [u8]) -> Result<(), Unsealed> {
+        let seed = self.seed;
+        let sealer =
+            self.sealers.entry(shard).or_insert_with(|| secrets(seed, shard).sealer(SUITE, 1));
+        out[HEADER_BYTES..][..packet.len()].copy_from_slice(packet);
+        sealer.seal(out, &[shard.shard]).map_err(|_| Unsealed::NoKeys)
+    }
+
+    fn unseal<'a>(&mut self, shard: ShardId, sealed: &'a mut [u8]) -> Result<&'a [u8], Unsealed> {
+        let seed = self.seed;
+        let opener = || secrets(seed, shard).opener(SUITE, WINDOW_PACKETS);
+        let opener = self.openers.entry(shard).or_insert_with(opener);
+        let packet = opener.open(sealed, &[shard.shard]).map_err(|_| Unsealed::Refused)?;
+        Ok(packet)
+    }
+
+    fn tag(
+        &mut self,
+        _key: u8,
+        unit: &TaggedUnit,
+        index: usize,
+        symbol: &mut [u8],
+    ) -> Result<(), Untagged> {
+        let (key, masks) = self.tags(shard_of(unit), self.sessions);
+        masks.tag(key, unit, index, symbol).map_err(|_| Untagged::Refused)
+    }
+
+    fn verify(
+        &mut self,
+        unit: &TaggedUnit,
+        formed: Formed<'_>,
+        symbol: &[u8],
+    ) -> Result<KeySerial, Untagged> {
+        let sessions = self.sessions.saturating_sub(1)..=self.sessions;
+        let verifies = |session: &u32| {
+            let (key, masks) = self.tags(shard_of(unit), *session);
+            masks.verify(key, unit, formed, symbol).is_ok()
+        };
+        let session = sessions.rev().find(verifies).ok_or(Untagged::Refused)?;
+        Ok(KeySerial(u64::from(session)))
+    }
+
+    fn tag_key(&mut self, _shard: ShardId) -> Option<u8> {
+        Some(0)
+    }
+}
+
+fn shard_of(unit: &TaggedUnit) -> ShardId {
+    ShardId { flow: unit.space.flow, shard: unit.space.shard }
 }
 
 /// Maximum bytes of a symbol in a frame, with its context.

@@ -3,9 +3,7 @@
 use std::collections::VecDeque;
 use std::hash::Hasher;
 
-use recoded_pipeline::egress::{
-    Answer, Egress, Formed, HandOver, KeySerial, Origin, Outer, TaggedUnit, Unsealed, Untagged,
-};
+use recoded_pipeline::egress::{Answer, Egress, HandOver, Origin, Outer};
 use recoded_pipeline::open::{OpenRequest, Opened};
 use recoded_pipeline::params::{
     FlowParams, Nanos, PeerId, Role, ShardId, Share, Snapshot, TunnelId,
@@ -18,8 +16,9 @@ use recoded_wire::header::{Header, PacketType};
 
 use crate::code::Bounds;
 use crate::crew::Crew;
-use crate::frames::WatchedFrames;
+use crate::frames::{WatchedFrames, scribble, watched};
 use crate::hops::{Hops, WorkerTotals};
+use crate::keys::Keys;
 use crate::results::{HandedOver, Results, Sent};
 use crate::traffic::is_up;
 use crate::violation::Violation;
@@ -68,43 +67,18 @@ struct Outside<'a> {
 }
 
 impl Egress for Outside<'_> {
+    type Keys = Keys;
+
+    fn keys(&mut self) -> Option<&mut Keys> {
+        Some(&mut self.crew.keys)
+    }
+
     fn transmit(&mut self, hop: PeerId, span: Span, outer: Outer) {
         self.outputs.sent.push((hop, outer.source_port, span));
     }
 
     fn deliver(&mut self, _tunnel: TunnelId, packet: &[u8]) {
         self.outputs.delivered.push(packet.to_vec());
-    }
-
-    fn seal(&mut self, shard: ShardId, packet: &[u8], out: &mut [u8]) -> Result<(), Unsealed> {
-        self.crew.keys.seal(shard, packet, out)
-    }
-
-    fn unseal<'a>(&mut self, shard: ShardId, sealed: &'a mut [u8]) -> Result<&'a [u8], Unsealed> {
-        self.crew.keys.unseal(shard, sealed)
-    }
-
-    fn tag_key(&mut self, _shard: ShardId) -> Option<u8> {
-        Some(0)
-    }
-
-    fn tag(
-        &mut self,
-        _key: u8,
-        unit: &TaggedUnit,
-        index: usize,
-        symbol: &mut [u8],
-    ) -> Result<(), Untagged> {
-        self.crew.keys.tag(unit, index, symbol)
-    }
-
-    fn verify(
-        &mut self,
-        unit: &TaggedUnit,
-        formed: Formed<'_>,
-        symbol: &[u8],
-    ) -> Result<KeySerial, Untagged> {
-        self.crew.keys.verify(unit, formed, symbol)
     }
 
     fn open(&mut self, request: &OpenRequest) -> Answer {
@@ -194,7 +168,7 @@ impl Worker {
             fans: (params.next_hops.len().max(1) as u64, params.upstreams().count().max(1) as u64),
             bounds,
             pipeline: Pipeline::of_worker(share, &snapshot, seed),
-            frames: WatchedFrames::new(frames, params.symbol_bytes),
+            frames: watched(frames, params.symbol_bytes),
             outputs: Outputs::default(),
             ring: VecDeque::with_capacity(RING + 1),
             observed: Observed::default(),
@@ -335,7 +309,7 @@ impl Worker {
             let is_up = is_up(hop);
             self.observed.sent_up += u64::from(is_up);
             self.observed.sent_down += u64::from(!is_up);
-            self.frames.scribble(span);
+            scribble(&mut self.frames, span);
             let payload = self.frames.bytes(span).to_vec();
             self.observed.hops.note_sent(&payload);
             self.ring.push_back((span, digest(&payload)));

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use recoded_gf::Kernel;
 use recoded_secure::{
     CONTEXT_BYTES, ENVELOPE_BYTES, Entropy, GRANT_BYTES_MAX, Grant, GrantReader, GroupReceiver,
-    HEADER_BYTES, HopDigest, HopSender, Identity, KeyDirection, Kind, Masks, OneWayReceiver,
+    HEADER_BYTES, HopDigest, HopSender, Identity, KeyDirection, Masks, OneWayReceiver,
     OneWaySender, PresharedKey, PrivateKey, Profile, Scope, Secrets, Session, Space, Strength,
-    Suite, TRAILER_BYTES, TagKey, TaggedUnit, UnitMasks, granted_seeds, group_way, write_grant,
-    write_group,
+    Suite, TRAILER_BYTES, TagKey, TaggedUnit, UnitKind, UnitMasks, granted_seeds, group_way,
+    write_grant, write_group,
 };
 use serde::{Deserialize, Serialize};
 
@@ -298,9 +298,9 @@ fn hops(secrets: &Secrets) -> Vec<Hop> {
 }
 
 fn units(secrets: &Secrets) -> Vec<Unit> {
-    let generation = Space { flow: 0xF10F_0001, shard: 3, kind: Kind::Generation };
-    let batch = Space { kind: Kind::Batch, ..generation };
-    let stream = Space { kind: Kind::Stream, ..generation };
+    let generation = Space { flow: 0xF10F_0001, shard: 3, kind: UnitKind::Generation };
+    let batch = Space { kind: UnitKind::Batch, ..generation };
+    let stream = Space { kind: UnitKind::Stream, ..generation };
     vec![
         unit(secrets, Strength::Standard, generation, 0x1_2345_6789, &[40; 18], &[]),
         unit(secrets, Strength::Strict, batch, 77, &[33; 4], &[]),
@@ -319,7 +319,7 @@ fn unit(
     let key = TagKey::new(strength, &secrets.column_seeds(strength), 100).expect("all columns");
     let mut masks = Masks::new(&key, lengths.len());
     let filled = match space.kind {
-        Kind::Stream => masks.fill_stream(&key, space, unit, lengths.len()),
+        UnitKind::Stream => masks.fill_stream(&key, space, unit, lengths.len()),
         _ => masks.fill(&key, space, unit, lengths.len()),
     };
     filled.expect("room");
@@ -357,9 +357,9 @@ fn bound(secrets: &Secrets, strength: Strength) -> Vec<Bound> {
     let columns = strength.columns();
     let key = TagKey::new(strength, &secrets.column_seeds(strength), 200).expect("all columns");
     let mut masks = UnitMasks::new(&key, 4);
-    let mut one = |kind: Kind, number: u64, index: usize, after: u16, context: &[u8]| {
+    let mut one = |kind: UnitKind, number: u64, index: usize, after: u16, context: &[u8]| {
         let payload = symbols(number as u32, 1, 61).remove(0);
-        let is_stream = kind == Kind::Stream;
+        let is_stream = kind == UnitKind::Stream;
         let mut tagged = match is_stream {
             true => [&payload.0[..], &vec![0; columns]].concat(),
             false => [&vec![0; columns], &payload.0[..]].concat(),
@@ -367,7 +367,7 @@ fn bound(secrets: &Secrets, strength: Strength) -> Vec<Bound> {
         let mut padded = [0; CONTEXT_BYTES];
         padded[..context.len()].copy_from_slice(context);
         let (unit, place) = match kind {
-            Kind::Stream => (number / 16, (number % 16) as usize),
+            UnitKind::Stream => (number / 16, (number % 16) as usize),
             _ => (number, index),
         };
         let space = Space { flow: 0xF10F_0002, shard: 1, kind };
@@ -389,10 +389,10 @@ fn bound(secrets: &Secrets, strength: Strength) -> Vec<Bound> {
         [a, b, c, d, after_high, after_low, 0, bytes]
     };
     vec![
-        one(Kind::Generation, 3 << 32 | 0x1234, 5, 0, &generation),
-        one(Kind::Batch, 9 << 32 | 0x99, 17, 0, &batch),
-        one(Kind::Stream, 0xFFFF_FFEF, 0, 0, &stream(0xFFFF_FFEF, 0)),
-        one(Kind::Stream, 0x0102_0304, 0, 515, &stream(0x0102_0304, 515)),
+        one(UnitKind::Generation, 3 << 32 | 0x1234, 5, 0, &generation),
+        one(UnitKind::Batch, 9 << 32 | 0x99, 17, 0, &batch),
+        one(UnitKind::Stream, 0xFFFF_FFEF, 0, 0, &stream(0xFFFF_FFEF, 0)),
+        one(UnitKind::Stream, 0x0102_0304, 0, 515, &stream(0x0102_0304, 515)),
     ]
 }
 

@@ -7,7 +7,7 @@ use crate::edge::framing::is_ip_packet;
 use crate::edge::inner::FlowKey;
 use crate::edge::sealed::envelope_of;
 use crate::env::combine::Combiner;
-use crate::env::egress::{Egress, Unsealed};
+use crate::env::egress::{Egress, Keys, Unsealed};
 
 /// Destination of the packets of a sink.
 pub(crate) struct Outlet<'a, E> {
@@ -37,7 +37,8 @@ impl<E: Egress> Outlet<'_, E> {
             (true, Some(envelope)) => {
                 let place = &mut opened[..envelope.len()];
                 place.copy_from_slice(envelope);
-                match egress.unseal(*shard, place) {
+                let keys = egress.keys().ok_or(Unsealed::NoKeys);
+                match keys.and_then(|keys| keys.unseal(*shard, place)) {
                     Ok(packet) => packet,
                     Err(Unsealed::NoKeys) => return counters.unseal_no_keys += 1,
                     Err(Unsealed::Refused) => return counters.unseal_refused += 1,

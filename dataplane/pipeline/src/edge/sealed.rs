@@ -8,12 +8,12 @@
 //!
 //! The first byte of the head differs from that of any IP packet. Its class, DSCP and ECN
 //! capability, is visible in the outer IP header anyway; intermediate nodes read it here. It is not
-//! authenticated, and no sink reads it. Keys are behind [`Egress`].
+//! authenticated, and no sink reads it. Keys are behind [`Egress::keys`].
 
 use crate::base::layout::{HEAD_BYTES, MARKER, SEALED_BYTES_MIN};
 use crate::config::params::ShardId;
 use crate::edge::class;
-use crate::env::egress::{Egress, Unsealed};
+use crate::env::egress::{Egress, Keys, Unsealed};
 
 /// The envelope in a symbol's content, if that is a sealed packet.
 pub(crate) fn envelope_of(carried: &[u8]) -> Option<&[u8]> {
@@ -30,7 +30,7 @@ pub(crate) fn seal(
 ) -> Result<(), Unsealed> {
     let (head, envelope) = out.split_at_mut(HEAD_BYTES);
     head.copy_from_slice(&[MARKER, class::outer(class::of(packet))]);
-    egress.seal(shard, packet, envelope)
+    egress.keys().ok_or(Unsealed::NoKeys)?.seal(shard, packet, envelope)
 }
 
 #[cfg(test)]

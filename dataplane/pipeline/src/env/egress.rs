@@ -7,6 +7,7 @@ use crate::config::segmentation::Comparison;
 use crate::env::stage_memory::{OpenRequest, Rent};
 use crate::plan::PlanRequest;
 use recoded_wire::frames::Span;
+pub use recoded_wire::unit::{CONTEXT_BYTES, Formed, STREAM_UNIT, Space, TaggedUnit, UnitKind};
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
@@ -42,45 +43,6 @@ impl fmt::Display for Unsealed {
 
 impl Error for Unsealed {}
 
-/// Bytes of a [`TaggedUnit`]'s context.
-pub const CONTEXT_BYTES: usize = 16;
-
-/// A unit whose symbols have tags, and the context those are bound to.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct TaggedUnit {
-    /// Its shard.
-    pub shard: ShardId,
-    /// Its kind.
-    pub kind: UnitKind,
-    /// Its number, which does not repeat while a key is valid.
-    pub number: u64,
-    /// Fields shared by all of its packets; for a stream, the fields of a symbol's own header.
-    pub context: [u8; CONTEXT_BYTES],
-}
-
-/// Kind of a unit.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum UnitKind {
-    /// A generation.
-    Generation,
-    /// A batch.
-    Batch,
-    /// [`STREAM_UNIT`] consecutive symbols of a stream.
-    Stream,
-}
-
-/// Symbols of a stream per unit: a symbol's number modulo this is its index in the unit.
-pub const STREAM_UNIT: u32 = 16;
-
-/// How a symbol was formed.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Formed<'a> {
-    /// The source symbol of this index, as the source formed it.
-    Source(usize),
-    /// A combination with these coefficients, elements of GF(256).
-    Combination(&'a [u8]),
-}
-
 /// Age of a key that verified a symbol, among all keys of this node: a later key has a greater
 /// number.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -106,31 +68,8 @@ impl fmt::Display for Untagged {
 
 impl Error for Untagged {}
 
-/// Takes the pipeline's results, and has the keys of sealed and tagged flows. Nothing here may
-/// block.
-pub trait Egress {
-    /// Sends the UDP payload in `span` to a neighbour, in a packet that `outer` describes.
-    ///
-    /// Takes over one reference to the frame, even if it must drop the packet, which it counts. The
-    /// frame's bytes in front of the span may be overwritten (`HEADROOM_BYTES` of them); the span
-    /// itself may not.
-    fn transmit(&mut self, peer: PeerId, span: Span, outer: Outer);
-
-    /// Rate limit of the link to a neighbour at this node, in bytes per second including headers,
-    /// if there is one: [`Egress::transmit`] drops packets beyond it.
-    fn pace(&self, peer: PeerId) -> Option<f64> {
-        let _ = peer;
-        None
-    }
-
-    /// A neighbour reported the fate of these packets. Its reports are not trusted.
-    fn reported(&mut self, peer: PeerId, comparison: &Comparison) {
-        let _ = (peer, comparison);
-    }
-
-    /// Hands a decoded IP packet to a tunnel.
-    fn deliver(&mut self, tunnel: TunnelId, packet: &[u8]);
-
+/// Keys of sealed and tagged flows. Nothing here may block. By default there are none.
+pub trait Keys {
     /// Encrypts an IP packet of a source into `out`, which is [`ENVELOPE_BYTES`] longer, for the
     /// sink of its flow.
     ///
@@ -141,7 +80,7 @@ pub trait Egress {
         Err(Unsealed::NoKeys)
     }
 
-    /// Decrypts a packet sealed here by [`Egress::seal`], as long as its keys are valid. `packet`
+    /// Decrypts a packet sealed here by [`Keys::seal`], as long as its keys are valid. `packet`
     /// is [`ENVELOPE_BYTES`] shorter.
     ///
     /// # Errors
@@ -156,7 +95,7 @@ pub trait Egress {
         Err(Unsealed::NoKeys)
     }
 
-    /// Decrypts in place a packet sealed by [`Egress::seal`] at the source, each packet once. The
+    /// Decrypts in place a packet sealed by [`Keys::seal`] at the source, each packet once. The
     /// packet lies in `sealed`, after the header of the envelope. The input may be forged, with any
     /// length from [`ENVELOPE_BYTES`] and 20 up.
     ///
@@ -211,6 +150,44 @@ pub trait Egress {
     fn has_keys(&mut self, shard: ShardId) -> bool {
         let _ = shard;
         false
+    }
+}
+
+/// No keys at all.
+pub enum NoKeys {}
+
+impl Keys for NoKeys {}
+
+/// Takes the pipeline's results. Nothing here may block.
+pub trait Egress {
+    /// The keys of sealed and tagged flows.
+    type Keys: Keys;
+
+    /// Sends the UDP payload in `span` to a neighbour, in a packet that `outer` describes.
+    ///
+    /// Takes over one reference to the frame, even if it must drop the packet, which it counts. The
+    /// frame's bytes in front of the span may be overwritten (`HEADROOM_BYTES` of them); the span
+    /// itself may not.
+    fn transmit(&mut self, peer: PeerId, span: Span, outer: Outer);
+
+    /// Rate limit of the link to a neighbour at this node, in bytes per second including headers,
+    /// if there is one: [`Egress::transmit`] drops packets beyond it.
+    fn pace(&self, peer: PeerId) -> Option<f64> {
+        let _ = peer;
+        None
+    }
+
+    /// A neighbour reported the fate of these packets. Its reports are not trusted.
+    fn reported(&mut self, peer: PeerId, comparison: &Comparison) {
+        let _ = (peer, comparison);
+    }
+
+    /// Hands a decoded IP packet to a tunnel.
+    fn deliver(&mut self, tunnel: TunnelId, packet: &[u8]);
+
+    /// The keys of sealed and tagged flows; `None` at a node without any.
+    fn keys(&mut self) -> Option<&mut Self::Keys> {
+        None
     }
 
     /// A neighbour sent enough symbols with wrong tags that its keys should be changed.

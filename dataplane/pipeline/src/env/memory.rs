@@ -2,27 +2,56 @@
 
 use recoded_wire::frames::{FrameId, Frames, GATHER_MAX, Span};
 
+/// What a test or a benchmark does when frames are used.
+pub trait Probe {
+    /// Bytes of these sources are about to be combined into these destinations.
+    fn combining(&mut self, _sources: &[Span], _destinations: &[Span]) {}
+
+    /// They have been.
+    fn combined(&mut self) {}
+
+    /// A frame lost its last reference; `content` is all of it.
+    fn freed(&mut self, _content: &mut [u8]) {}
+}
+
+impl Probe for () {}
+
 /// A fixed number of reference-counted frames on the heap.
 #[derive(Debug)]
-pub struct HeapFrames {
+pub struct HeapFrames<P = ()> {
     frames: Vec<Box<[u8]>>,
     references: Vec<u32>,
     free: Vec<u32>,
+    /// Observer of their use.
+    pub probe: P,
 }
 
 impl HeapFrames {
     /// `count` frames of `frame_bytes` each.
     pub fn new(count: usize, frame_bytes: usize) -> HeapFrames {
+        HeapFrames::probed(count, frame_bytes, ())
+    }
+}
+
+impl<P: Probe> HeapFrames<P> {
+    /// `count` frames of `frame_bytes` each, whose use `probe` observes.
+    pub fn probed(count: usize, frame_bytes: usize, probe: P) -> HeapFrames<P> {
         HeapFrames {
             frames: (0..count).map(|_| vec![0; frame_bytes].into_boxed_slice()).collect(),
             references: vec![0; count],
             free: (0..count as u32).rev().collect(),
+            probe,
         }
     }
 
     /// Frames without references.
     pub fn free(&self) -> usize {
         self.free.len()
+    }
+
+    /// Frames with a reference.
+    pub fn held(&self) -> usize {
+        self.frames.len() - self.free.len()
     }
 
     /// Places a UDP payload in a free frame, as a receive ring would. `None` when frames ran out or
@@ -43,7 +72,7 @@ fn range(span: Span) -> std::ops::Range<usize> {
     usize::from(span.offset)..usize::from(span.offset) + usize::from(span.len)
 }
 
-impl Frames for HeapFrames {
+impl<P: Probe> Frames for HeapFrames<P> {
     fn frame_bytes(&self) -> usize {
         self.frames.first().map_or(0, |frame| frame.len())
     }
@@ -70,6 +99,7 @@ impl Frames for HeapFrames {
         *references -= 1;
         if *references == 0 {
             self.free.push(frame.0);
+            self.probe.freed(&mut self.frames[frame.0 as usize]);
         }
     }
 
@@ -95,7 +125,7 @@ impl Frames for HeapFrames {
     }
 }
 
-impl HeapFrames {
+impl<P: Probe> HeapFrames<P> {
     /// [`Frames::with_disjoint`] with at most `N` destinations.
     fn gather<const N: usize, R>(
         &mut self,
@@ -114,7 +144,7 @@ impl HeapFrames {
         let result = {
             let mut views: [&[u8]; GATHER_MAX] = [&[]; GATHER_MAX];
             for (view, span) in views.iter_mut().zip(sources) {
-                *view = self.bytes(*span);
+                *view = &self.frames[span.frame.0 as usize][range(*span)];
             }
             let mut frames = moved.iter_mut().zip(destinations);
             let mut outputs: [&mut [u8]; N] = std::array::from_fn(|_| {
@@ -122,7 +152,10 @@ impl HeapFrames {
                     .next()
                     .map_or_else(Default::default, |(frame, span)| &mut frame[range(*span)])
             });
-            work(&views[..sources.len()], &mut outputs[..destinations.len()])
+            self.probe.combining(sources, destinations);
+            let result = work(&views[..sources.len()], &mut outputs[..destinations.len()]);
+            self.probe.combined();
+            result
         };
         for (frame, span) in moved.into_iter().zip(destinations) {
             self.frames[span.frame.0 as usize] = frame;

@@ -2,6 +2,7 @@
 //! was allocated elsewhere.
 
 pub mod egress;
+pub mod recorder;
 
 pub mod memory;
 

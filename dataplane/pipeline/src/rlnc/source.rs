@@ -127,7 +127,7 @@ impl RlncSource {
     /// for the tags of its symbols.
     fn begin(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, class: u8) -> bool {
         let params = cx.params;
-        let tag_key = if params.tagged { cx.io.egress.tag_key(cx.shard) } else { None };
+        let tag_key = if params.tagged { cx.io.tag_key(cx.shard) } else { None };
         if params.tagged && tag_key.is_none() {
             cx.counters.seal_failed += 1;
             return false;

@@ -3,7 +3,7 @@
 
 use crate::config::params::Nanos;
 use crate::config::report::DropReason;
-use crate::env::egress::Egress;
+use crate::env::egress::{Egress, Keys};
 use crate::env::io::Io;
 use crate::packet::arrival::{Arrival, Data};
 use crate::shard::Shard;
@@ -44,7 +44,8 @@ impl Shard {
                     // There are keys, so it belongs to a session before this node started. If it
                     // were not acknowledged, it would keep the neighbour's window full.
                     DropReason::NoSymbolKeys
-                        if self.verified_at.is_some() || io.egress.has_keys(self.id) =>
+                        if self.verified_at.is_some()
+                            || io.egress.keys().is_some_and(|keys| keys.has_keys(self.id)) =>
                     {
                         self.give_up(arrival, io.now);
                     }

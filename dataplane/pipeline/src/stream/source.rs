@@ -10,7 +10,7 @@ use crate::config::report::{DropReason, FlowReport, HopLoss};
 use crate::config::segmentation::Comparison;
 use crate::edge::sealed::envelope_of;
 use crate::env::combine::Combiner;
-use crate::env::egress::Egress;
+use crate::env::egress::{Egress, Keys, Unsealed};
 use crate::hop::send::path_size::PathSize;
 use crate::plan::Plan;
 use crate::stream::flow_order::FlowOrder;
@@ -134,7 +134,7 @@ impl StreamSource {
         if self.sink_restarts.due(cx.io.now).is_none() {
             return;
         }
-        let Some(key) = cx.io.egress.tag_key(cx.shard) else { return };
+        let Some(key) = cx.io.tag_key(cx.shard) else { return };
         let (now, end) = (cx.io.now, self.store.end());
         let Some(numbers) = self.sink_restarts.take(key, end, now) else { return };
         let count = numbers.end.wrapping_sub(numbers.start).min(self.store.held() as u32);
@@ -160,9 +160,10 @@ impl StreamSource {
         } else {
             let len = carried.len().saturating_sub(SEALING_BYTES);
             let opened = envelope_of(carried).map(|envelope| {
-                cx.io.egress.open_own(cx.shard, envelope, &mut place[..len]).is_ok()
+                let keys = cx.io.egress.keys().ok_or(Unsealed::NoKeys);
+                keys.and_then(|keys| keys.open_own(cx.shard, envelope, &mut place[..len]))
             });
-            if opened == Some(true) { len } else { 0 }
+            if opened == Some(Ok(())) { len } else { 0 }
         };
         if len > 0 {
             cx.counters.encoded_again += 1;

@@ -23,7 +23,8 @@
 use crate::config::params::{FlowParams, Role, ShardId};
 use crate::config::report::DropReason;
 use crate::env::egress::{
-    CONTEXT_BYTES, Egress, Formed, KeySerial, STREAM_UNIT, TaggedUnit, UnitKind, Untagged,
+    CONTEXT_BYTES, Egress, Formed, KeySerial, Keys, STREAM_UNIT, Space, TaggedUnit, UnitKind,
+    Untagged,
 };
 use crate::env::io::Io;
 use crate::packet::arrival::{Arrival, Data};
@@ -52,8 +53,11 @@ fn unit_of(header: &CodedHeader, block: Option<&Block>, symbol_bytes: u16) -> Ta
         context[12..].copy_from_slice(&[full_log2, profile, generator_bits, interleave]);
     }
     TaggedUnit {
-        shard: ShardId { flow: common.flow, shard: common.shard },
-        kind: if block.is_some() { UnitKind::Batch } else { UnitKind::Generation },
+        space: Space {
+            flow: common.flow,
+            shard: common.shard,
+            kind: if block.is_some() { UnitKind::Batch } else { UnitKind::Generation },
+        },
         number: u64::from(common.epoch) << 32 | u64::from(*generation),
         context,
     }
@@ -64,7 +68,8 @@ fn stream_unit(shard: ShardId, symbol: &StreamSymbol) -> (TaggedUnit, usize) {
     let mut context = [0; CONTEXT_BYTES];
     write_symbol_header(symbol, &mut context[..SYMBOL_HEADER_BYTES]);
     let number = u64::from(symbol.number / STREAM_UNIT);
-    let unit = TaggedUnit { shard, kind: UnitKind::Stream, number, context };
+    let space = Space { flow: shard.flow, shard: shard.shard, kind: UnitKind::Stream };
+    let unit = TaggedUnit { space, number, context };
     (unit, (symbol.number % STREAM_UNIT) as usize)
 }
 
@@ -77,8 +82,9 @@ pub(crate) fn tag_stream(
     tagged: &mut [u8],
 ) -> Option<u8> {
     let (unit, index) = stream_unit(shard, symbol);
-    let key = egress.tag_key(shard)?;
-    egress.tag(key, &unit, index, tagged).is_ok().then_some(key)
+    let keys = egress.keys()?;
+    let key = keys.tag_key(shard)?;
+    keys.tag(key, &unit, index, tagged).is_ok().then_some(key)
 }
 
 /// Verifies a symbol of a stream of a flow with these `settings`: packet and tag are in `tagged`.
@@ -100,7 +106,8 @@ pub(crate) fn verify_stream(
         return Err(DropReason::WrongSymbolTag);
     }
     let (unit, index) = stream_unit(shard, symbol);
-    match egress.verify(&unit, Formed::Source(index), tagged) {
+    let keys = egress.keys().ok_or(Untagged::NoKeys);
+    match keys.and_then(|keys| keys.verify(&unit, Formed::Source(index), tagged)) {
         Ok(key) => Ok(Some(key)),
         Err(Untagged::Refused) => Err(DropReason::WrongSymbolTag),
         // Tags stay in place for nodes with keys.
@@ -120,7 +127,8 @@ pub(crate) fn tag<F: Frames, E: Egress>(
 ) {
     let unit = unit_of(header, block, symbol.len);
     let Io { frames, egress, .. } = &mut *cx.io;
-    if egress.tag(key, &unit, index, frames.bytes_mut(symbol)).is_err() {
+    let keys = egress.keys().ok_or(Untagged::NoKeys);
+    if keys.and_then(|keys| keys.tag(key, &unit, index, frames.bytes_mut(symbol))).is_err() {
         leave_out(cx, symbol);
     }
 }
@@ -162,7 +170,9 @@ pub(crate) fn verify<'a>(
         PacketCoding::Vector(elements) => Formed::Combination(elements),
     };
     let is_sink = matches!(settings.role, Role::Sink { .. });
-    let key = match io.egress.verify(&unit, formed, io.frames.bytes(view.symbol)) {
+    let keys = io.egress.keys().ok_or(Untagged::NoKeys);
+    let symbol = io.frames.bytes(view.symbol);
+    let key = match keys.and_then(|keys| keys.verify(&unit, formed, symbol)) {
         Ok(key) => Some(key),
         // Tags stay in place for nodes with keys.
         Err(Untagged::NoKeys) if !is_sink => return Ok(None),

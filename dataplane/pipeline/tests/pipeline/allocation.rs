@@ -1,39 +1,17 @@
 //! The packet path allocates nothing: all memory is allocated when a flow is created.
 
-use crate::common::keys::{Keys, by_keys};
-use crate::common::{DOWN, SHARD, UP, ip_packet, params};
-use recoded_pipeline::egress::{Egress, Formed, Outer, TaggedUnit, Unsealed, Untagged};
+use crate::common::keys::Keys;
+use crate::common::{DOWN, Outputs, SHARD, Sent, UP, ip_packet, params};
 use recoded_pipeline::memory::HeapFrames;
-use recoded_pipeline::params::{
-    FlowCode, FlowParams, PeerId, Role, ShardId, Snapshot, StreamParams, TunnelId,
-};
+use recoded_pipeline::params::{FlowCode, FlowParams, Role, Snapshot, StreamParams, TunnelId};
 use recoded_pipeline::report::FlowCounters;
 use recoded_pipeline::{Datagram, Pipeline};
-use recoded_wire::frames::{Frames, Span};
-
-/// Preallocated room for all outputs of one call.
-struct Wire {
-    spans: Vec<(PeerId, Span)>,
-    delivered: usize,
-    keys: Keys,
-}
-
-impl Egress for Wire {
-    by_keys!(self => Some(&mut self.keys));
-
-    fn transmit(&mut self, hop: PeerId, span: Span, _outer: Outer) {
-        self.spans.push((hop, span));
-    }
-
-    fn deliver(&mut self, _tunnel: TunnelId, _packet: &[u8]) {
-        self.delivered += 1;
-    }
-}
+use recoded_wire::frames::Frames;
 
 struct Host {
     pipeline: Pipeline,
     frames: HeapFrames,
-    wire: Wire,
+    wire: Outputs,
 }
 
 fn host(role: Role, code: FlowCode, sealed: bool) -> Host {
@@ -42,15 +20,15 @@ fn host(role: Role, code: FlowCode, sealed: bool) -> Host {
     Host {
         pipeline: Pipeline::new(&snapshot, 1),
         frames: HeapFrames::new(4096, 2048),
-        wire: Wire { spans: Vec::with_capacity(4096), delivered: 0, keys: Keys::new(1) },
+        wire: Outputs::counting(4096, Some(Keys::new(1))),
     }
 }
 
 /// Carries the outputs of `from` to its neighbours, up and down; losses come in runs.
 fn carry(from: &mut Host, up: Option<&mut Host>, down: Option<&mut Host>, clock: &mut Clock) {
-    from.wire.spans.reverse();
+    from.wire.sent.reverse();
     let mut neighbours = [(UP, up), (DOWN, down)];
-    while let Some((hop, span)) = from.wire.spans.pop() {
+    while let Some(Sent { hop, span, .. }) = from.wire.sent.pop() {
         clock.packets += 1;
         let is_lost = clock.packets % 97 < 14;
         let to = neighbours.iter_mut().find(|(known, _)| *known == hop);
@@ -132,7 +110,7 @@ fn carries(code: FlowCode, sealed: bool) -> FlowCounters {
     run(5_000); // the first packets of a flow size its rank histogram
     let allocations = allocation_counter::measure(|| run(15_000));
     assert_eq!(allocations.count_total, 0, "{allocations:?}");
-    assert!(sink.wire.delivered > 19_000, "{} packets delivered", sink.wire.delivered);
+    assert!(sink.wire.delivered_count > 19_000, "{} packets delivered", sink.wire.delivered_count);
     let mut counters = sink.pipeline.report().flows[0].counters.clone();
     counters.sent_repair = source.pipeline.report().flows[0].counters.sent_repair;
     counters

@@ -4,16 +4,15 @@
 
 #[cfg(feature = "bats")]
 use crate::common;
-use crate::common::{DOWN, Line, Node, SHARD, UP, coded, header, ip_packet, params};
-use recoded_pipeline::egress::{Answer, Egress, Outer};
+use crate::common::{DOWN, Line, Node, Outputs, SHARD, UP, coded, header, ip_packet, params};
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::params::{FlowParams, HOPS_MAX, PeerId, Role, Snapshot, TunnelId};
-use recoded_pipeline::plan::{PlanMaker, PlanRequest};
+use recoded_pipeline::plan::PlanMaker;
+use recoded_pipeline::recorder::Requests;
 use recoded_pipeline::report::DropReason;
 use recoded_pipeline::{Datagram, Pipeline};
 use recoded_wire::coded::{Coded, CodedHeader, PLANNED_MAX, coding_offset, write_index};
 use recoded_wire::feedback::{FeedbackHeader, HopReport, Item, Nack, Writer, items};
-use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Flags, Header, PacketType};
 use recoded_wire::link::{LINK_BYTES, LinkReport, Missing, write_link};
 use recoded_wire::parse::{Packet, parse};
@@ -410,26 +409,6 @@ fn a_stale_packet_repeated_is_dropped() {
     assert_eq!(relay.packets().dropped[DropReason::Replayed as usize], 999);
 }
 
-/// Collects plan requests, like the control thread of a daemon.
-#[derive(Default)]
-struct Questions {
-    asked: Vec<PlanRequest>,
-    spans: Vec<Span>,
-}
-
-impl Egress for Questions {
-    fn transmit(&mut self, _hop: PeerId, span: Span, _outer: Outer) {
-        self.spans.push(span);
-    }
-
-    fn deliver(&mut self, _tunnel: TunnelId, _packet: &[u8]) {}
-
-    fn plan(&mut self, request: &PlanRequest) -> Answer {
-        self.asked.push(request.clone());
-        Answer::Elsewhere
-    }
-}
-
 /// A packet of feedback with 119 items once cost from a tenth of a second to five seconds of
 /// planning, on the packet path.
 #[test]
@@ -437,7 +416,7 @@ fn feedback_draws_no_plan_on_the_packet_path_and_few_elsewhere() {
     for params in codes() {
         let mut pipeline = Pipeline::new(&Snapshot { edition: 1, flows: vec![params] }, 1);
         let mut frames = HeapFrames::new(4096, 2048);
-        let mut questions = Questions::default();
+        let mut outputs = Outputs { plans: Requests::elsewhere(), ..Outputs::default() };
         let mut maker = PlanMaker::new();
         for number in 0..1000u32 {
             let now = u64::from(number) * MILLI;
@@ -445,16 +424,16 @@ fn feedback_draws_no_plan_on_the_packet_path_and_few_elsewhere() {
                 (0..117).map(|item| hop(0, ((number + item) % 60) as f32 / 100.0)).collect();
             let span = frames.receive(&feedback(0, number, &items)).unwrap();
             let datagram = Datagram::best_effort(Some(DOWN), span);
-            pipeline.receive(&mut frames, &mut questions, datagram, now);
-            pipeline.ingress(&mut frames, &mut questions, SHARD, &ip_packet(100, number), now);
-            pipeline.tick(&mut frames, &mut questions, now);
-            if let Some(request) = questions.asked.last().filter(|_| number % 100 == 50) {
+            pipeline.receive(&mut frames, &mut outputs, datagram, now);
+            pipeline.ingress(&mut frames, &mut outputs, SHARD, &ip_packet(100, number), now);
+            pipeline.tick(&mut frames, &mut outputs, now);
+            if let Some(request) = outputs.plans.asked.last().filter(|_| number % 100 == 50) {
                 pipeline.planned(maker.make(request));
             }
-            questions.spans.drain(..).for_each(|span| frames.release(span.frame));
+            outputs.release(&mut frames);
         }
         // One is outstanding at a time, and each was answered after a tenth of a second.
-        let asked = questions.asked.len();
+        let asked = outputs.plans.asked.len();
         assert!((8..=12).contains(&asked), "{asked} plans asked for");
         pipeline.release(&mut frames);
         assert_eq!(frames.free(), 4096);

@@ -2,17 +2,15 @@
 //! memory beyond the flow's initial allocation.
 
 use crate::common;
-use crate::common::{DOWN, UP, bats, coded, params};
-use recoded_pipeline::egress::{Answer, Egress, Outer};
+use crate::common::{DOWN, Outputs, UP, bats, coded, params};
+use recoded_pipeline::egress::Answer;
 use recoded_pipeline::memory::HeapFrames;
-use recoded_pipeline::open::OpenRequest;
-use recoded_pipeline::params::{FlowParams, PeerId, Role, Snapshot, TunnelId};
+use recoded_pipeline::params::{FlowParams, Role, Snapshot, TunnelId};
 use recoded_pipeline::report::{DropReason, FlowCounters, Report};
 use recoded_pipeline::{Datagram, Pipeline};
 use recoded_wire::coded::{
     BLOCK_BYTES, BLOCK_SYMBOLS_MAX, Block, CODED_BYTES, CodedHeader, SIZE_MAX,
 };
-use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{PacketType, write_link_sequence};
 
 const FRAMES: usize = 1024;
@@ -23,34 +21,11 @@ const MILLI: u64 = 1_000_000;
 /// Packets of random content at the end of each test: enough to fill every table many times.
 const PACKETS: u32 = 30_000;
 
-/// Takes a node's outputs without allocating.
-struct Sent {
-    spans: Vec<Span>,
-    sent_down: u64,
-    delivered: u64,
-    /// Whether a requested stage is made at once.
-    opens: bool,
-}
-
-impl Egress for Sent {
-    fn transmit(&mut self, hop: PeerId, span: Span, _outer: Outer) {
-        self.spans.push(span);
-        self.sent_down += u64::from(hop == DOWN);
-    }
-
-    fn deliver(&mut self, _tunnel: TunnelId, _packet: &[u8]) {
-        self.delivered += 1;
-    }
-
-    fn open(&mut self, _request: &OpenRequest) -> Answer {
-        if self.opens { Answer::Here } else { Answer::Busy }
-    }
-}
-
 struct Host {
     pipeline: Pipeline,
     frames: HeapFrames,
-    sent: Sent,
+    outputs: Outputs,
+    sent_down: u64,
     packets: u64,
     /// Fewest frames that were free.
     free_min: usize,
@@ -65,12 +40,8 @@ fn hosts() -> [Host; 2] {
         Host {
             pipeline: Pipeline::new(&Snapshot { edition: 1, flows: vec![flow] }, 1),
             frames: HeapFrames::new(FRAMES, 2048),
-            sent: Sent {
-                spans: Vec::with_capacity(FRAMES),
-                sent_down: 0,
-                delivered: 0,
-                opens: true,
-            },
+            outputs: Outputs::counting(FRAMES, None),
+            sent_down: 0,
             packets: 0,
             free_min: FRAMES,
         }
@@ -81,12 +52,11 @@ impl Host {
     fn receive(&mut self, packet: &[u8], now: u64) {
         let span = self.frames.receive(packet).expect("a free frame");
         let datagram = Datagram::best_effort(Some(UP), span);
-        self.pipeline.receive(&mut self.frames, &mut self.sent, datagram, now);
-        self.pipeline.tick(&mut self.frames, &mut self.sent, now);
+        self.pipeline.receive(&mut self.frames, &mut self.outputs, datagram, now);
+        self.pipeline.tick(&mut self.frames, &mut self.outputs, now);
         self.packets += 1;
-        for span in self.sent.spans.drain(..) {
-            self.frames.release(span.frame);
-        }
+        self.sent_down += self.outputs.sent.iter().filter(|sent| sent.hop == DOWN).count() as u64;
+        self.outputs.release(&mut self.frames);
         self.free_min = self.free_min.min(self.frames.free());
     }
 
@@ -114,7 +84,7 @@ impl Host {
             }
         };
         run(&mut self, 0..2_000); // the first packets of a flow open it
-        self.sent.opens = false;
+        self.outputs.stages.answer = Answer::Busy;
         let allocated = allocation_counter::measure(|| run(&mut self, 2_000..PACKETS));
         assert_eq!(allocated.count_total, 0, "{allocated:?}");
         let packets = self.report().packets;
@@ -173,7 +143,7 @@ fn random_payload_sets_decode_to_framing_errors() {
     let relay = relay.flood(make);
     let counters = relay.counters();
     assert!(counters.generations_complete > 1_500, "{counters:?}");
-    assert!(relay.sent.sent_down <= 2 * u64::from(PACKETS), "{}", relay.sent.sent_down);
+    assert!(relay.sent_down <= 2 * u64::from(PACKETS), "{}", relay.sent_down);
     let sink = sink.flood(make);
     let counters = sink.counters();
     assert!(counters.generations_complete > 300, "{counters:?}");
@@ -219,7 +189,7 @@ fn a_batch_id_with_other_parameters_is_refused() {
     for host in [relay.flood(make), sink.flood(make)] {
         assert!(host.dropped(DropReason::Mismatch) > u64::from(PACKETS) / 2);
         let allowed = 4 * u64::from(PACKETS);
-        assert!(host.sent.sent_down <= allowed, "{} packets sent", host.sent.sent_down);
+        assert!(host.sent_down <= allowed, "{} packets sent", host.sent_down);
     }
 }
 

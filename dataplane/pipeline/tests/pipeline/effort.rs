@@ -2,13 +2,13 @@
 //! which give other packets and flows their turns. Work is counted in bytes multiplied, not in
 //! time.
 
-use crate::common::{Outputs, SHARD, Sent, UP, ip_packet, params};
-use recoded_pipeline::memory::HeapFrames;
+use crate::common::{Outputs, SHARD, UP, ip_packet, params};
+use recoded_pipeline::memory::{HeapFrames, Probe};
 use recoded_pipeline::params::{
     BatsParams, FlowCode, FlowParams, Interleave, Profile, Redundancy, Role, Snapshot, TunnelId,
 };
 use recoded_pipeline::{Datagram, Pipeline};
-use recoded_wire::frames::{FrameId, Frames, Span};
+use recoded_wire::frames::Span;
 
 const SYMBOL_BYTES: usize = 1300;
 const FRAMES: usize = 16_384;
@@ -17,48 +17,17 @@ const FRAMES: usize = 16_384;
 /// two blocks and timers act.
 const BYTES_MAX: usize = 4 << 20;
 
-/// Frames that count the bytes multiplied.
-struct Counted {
-    frames: HeapFrames,
-    bytes: usize,
-}
+/// Bytes multiplied.
+struct Multiplied(usize);
 
-impl Frames for Counted {
-    fn frame_bytes(&self) -> usize {
-        self.frames.frame_bytes()
-    }
-
-    fn take(&mut self) -> Option<FrameId> {
-        self.frames.take()
-    }
-
-    fn retain(&mut self, frame: FrameId) {
-        self.frames.retain(frame);
-    }
-
-    fn release(&mut self, frame: FrameId) {
-        self.frames.release(frame);
-    }
-
-    fn bytes(&self, span: Span) -> &[u8] {
-        self.frames.bytes(span)
-    }
-
-    fn bytes_mut(&mut self, span: Span) -> &mut [u8] {
-        self.frames.bytes_mut(span)
-    }
-
-    fn with_disjoint<R>(
-        &mut self,
-        sources: &[Span],
-        destinations: &[Span],
-        work: impl FnOnce(&[&[u8]], &mut [&mut [u8]]) -> R,
-    ) -> R {
+impl Probe for Multiplied {
+    fn combining(&mut self, sources: &[Span], destinations: &[Span]) {
         let bytes = sources.first().map_or(0, |source| usize::from(source.len));
-        self.bytes += sources.len() * destinations.len() * bytes;
-        self.frames.with_disjoint(sources, destinations, work)
+        self.0 += sources.len() * destinations.len() * bytes;
     }
 }
+
+type Counted = HeapFrames<Multiplied>;
 
 struct Host {
     pipeline: Pipeline,
@@ -71,15 +40,15 @@ struct Host {
 impl Host {
     fn new(params: FlowParams) -> Host {
         let snapshot = Snapshot { edition: 1, flows: vec![params] };
-        let frames = Counted { frames: HeapFrames::new(FRAMES, 2048), bytes: 0 };
+        let frames = HeapFrames::probed(FRAMES, 2048, Multiplied(0));
         let pipeline = Pipeline::new(&snapshot, 1);
         Host { pipeline, frames, outputs: Outputs::default(), most: 0 }
     }
 
     fn call(&mut self, act: impl FnOnce(&mut Pipeline, &mut Counted, &mut Outputs)) {
-        self.frames.bytes = 0;
+        self.frames.probe.0 = 0;
         act(&mut self.pipeline, &mut self.frames, &mut self.outputs);
-        self.most = self.most.max(self.frames.bytes);
+        self.most = self.most.max(self.frames.probe.0);
     }
 
     /// A timer call, as after each packet; if `all`, repeated until nothing is left to do.
@@ -94,13 +63,8 @@ impl Host {
     }
 
     fn take_sent(&mut self) -> Vec<Vec<u8>> {
-        let Host { frames, outputs, .. } = self;
-        let packet = |Sent { span, .. }| {
-            let packet = frames.bytes(span).to_vec();
-            frames.release(span.frame);
-            packet
-        };
-        outputs.sent.drain(..).map(packet).collect()
+        let sent = self.outputs.take_sent(&mut self.frames);
+        sent.into_iter().map(|(_, bytes)| bytes).collect()
     }
 }
 
@@ -128,7 +92,7 @@ fn no_call_at_source_or_sink_of_large_blocks_multiplies_more_than_its_part() {
             for packet in source.take_sent() {
                 nth += 1;
                 // Every seventh is lost.
-                let Some(span) = (nth % 7 != 0).then(|| sink.frames.frames.receive(&packet)) else {
+                let Some(span) = (nth % 7 != 0).then(|| sink.frames.receive(&packet)) else {
                     continue;
                 };
                 let datagram = Datagram::best_effort(Some(UP), span.expect("a frame"));

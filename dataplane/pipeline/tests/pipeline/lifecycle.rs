@@ -2,16 +2,13 @@
 //! number is used twice.
 
 use crate::common;
-use crate::common::{Line, Node, UP, coded, header, ip_packet, params, stream};
-use recoded_pipeline::egress::{Egress, Outer};
-use recoded_pipeline::open::Rent;
-use recoded_pipeline::params::{FlowParams, PeerId, Redundancy, Role, Snapshot, TunnelId};
+use crate::common::{Line, Node, Outputs, UP, coded, header, ip_packet, params, stream};
+use recoded_pipeline::params::{FlowParams, Redundancy, Role, Snapshot, TunnelId};
 use recoded_wire::coded::{CODED_BYTES, INDEX_BYTES, write_index};
-use recoded_wire::frames::Span;
 use recoded_wire::header::{Flags, Header, PacketType};
 use recoded_wire::stream::parse_stream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 const MILLI: u64 = 1_000_000;
 const SOURCE: Role = Role::Source { tunnel: TunnelId(0) };
@@ -206,23 +203,15 @@ fn a_source_keeps_what_it_replaced_as_long_as_sinks_ask_for_it() {
 /// A stage that a source had replaced was once in no budget.
 #[test]
 fn what_a_source_replaced_is_counted_or_goes_at_once() {
-    struct Budget(Arc<AtomicUsize>, usize);
-    impl Egress for Budget {
-        fn transmit(&mut self, _hop: PeerId, _span: Span, _outer: Outer) {}
-        fn deliver(&mut self, _tunnel: TunnelId, _packet: &[u8]) {}
-        fn keep(&mut self, bytes: usize) -> Option<Rent> {
-            Rent::take(&self.0, bytes, self.1)
-        }
-    }
     let flows = codes();
     let bytes = [flows[0].memory_bytes(), flows[1].memory_bytes()];
     for budget in [usize::MAX, bytes[0] - 1] {
-        let mut egress = Budget(Arc::default(), budget);
+        let mut egress = Outputs { budget: (Arc::default(), budget), ..Outputs::default() };
         let mut source = Node::new(flows[0].clone(), 8);
         let mut change = |edition, index: usize| {
             let new = snapshot(edition, flows[index].clone());
             source.pipeline.apply(&new, &mut source.frames, &mut egress, edition * MILLI);
-            egress.0.load(Ordering::Relaxed)
+            egress.budget.0.load(Ordering::Relaxed)
         };
         let kept = |index: usize| if bytes[index] <= budget { bytes[index] } else { 0 };
         assert_eq!(change(2, 1), kept(0));
@@ -231,7 +220,7 @@ fn what_a_source_replaced_is_counted_or_goes_at_once() {
         let closed = source.pipeline.retire(&mut source.frames, 3000 * MILLI);
         assert_eq!(closed.is_some(), budget == usize::MAX);
         drop(closed);
-        assert_eq!(egress.0.load(Ordering::Relaxed), 0);
+        assert_eq!(egress.budget.0.load(Ordering::Relaxed), 0);
     }
 }
 

@@ -1,13 +1,14 @@
 //! Generations whose missing symbols an accelerator computes: soon, late, wrongly or never.
 
-use crate::common::{SHARD, UP, ip_packet, params};
+use crate::common::{Outputs, SHARD, Sent, UP, ip_packet, params};
 use recoded_gf::Kernel;
-use recoded_pipeline::egress::{Egress, Outer, Product, ProductInputs, Ticket};
+use recoded_pipeline::egress::{Product, Ticket};
 use recoded_pipeline::memory::HeapFrames;
-use recoded_pipeline::params::{FlowParams, PeerId, Redundancy, Role, Snapshot, TunnelId};
+use recoded_pipeline::params::{FlowParams, Redundancy, Role, Snapshot, TunnelId};
+use recoded_pipeline::recorder::Offered;
 use recoded_pipeline::report::FlowCounters;
 use recoded_pipeline::{Datagram, Pipeline};
-use recoded_wire::frames::{Frames, Span};
+use recoded_wire::frames::Frames;
 
 const SIZE: usize = 32;
 
@@ -25,79 +26,13 @@ enum Accelerator {
     Hangs,
 }
 
-struct Outputs {
-    accelerator: Accelerator,
-    sent: Vec<Span>,
-    delivered: Vec<Vec<u8>>,
-    /// Results and after how many packets they are returned.
-    pending: Vec<(usize, Ticket, Vec<Vec<u8>>)>,
-}
-
-impl Egress for Outputs {
-    fn transmit(&mut self, _hop: PeerId, span: Span, _outer: Outer) {
-        self.sent.push(span);
-    }
-
-    fn deliver(&mut self, _tunnel: TunnelId, packet: &[u8]) {
-        self.delivered.push(packet.to_vec());
-    }
-
-    fn offload(
-        &mut self,
-        mut ticket: Ticket,
-        product: Product,
-        fill: impl FnOnce(&mut dyn ProductInputs),
-    ) -> bool {
-        if matches!(self.accelerator, Accelerator::Absent) {
-            return false;
-        }
-        let Product { rows, columns, row_bytes } = product;
-        let mut inputs = Inputs {
-            coefficients: vec![vec![0xEE; columns]; rows],
-            sources: vec![vec![0xEE; row_bytes]; columns],
-        };
-        fill(&mut inputs);
-        let sources: Vec<&[u8]> = inputs.sources.iter().map(Vec::as_slice).collect();
-        let mut made = vec![vec![0; row_bytes]; rows];
-        let mut views: Vec<&mut [u8]> = made.iter_mut().map(Vec::as_mut_slice).collect();
-        Kernel::best().matmul(&inputs.coefficients.concat(), &sources, &mut views);
-        let delay = match self.accelerator {
-            Accelerator::Absent => return false,
-            Accelerator::Hangs => return true,
-            Accelerator::Works(delay) => delay,
-            Accelerator::Fails(missing) => {
-                made.truncate(rows.saturating_sub(missing));
-                0
-            }
-            Accelerator::Mistakes => {
-                ticket.unit += 1;
-                0
-            }
-        };
-        self.pending.push((delay, ticket, made));
-        true
-    }
-}
-
-struct Inputs {
-    coefficients: Vec<Vec<u8>>,
-    sources: Vec<Vec<u8>>,
-}
-
-impl ProductInputs for Inputs {
-    fn coefficients(&mut self, row: usize) -> &mut [u8] {
-        &mut self.coefficients[row]
-    }
-
-    fn source(&mut self, column: usize) -> &mut [u8] {
-        &mut self.sources[column]
-    }
-}
-
 struct Host {
     pipeline: Pipeline,
     frames: HeapFrames,
     outputs: Outputs,
+    accelerator: Accelerator,
+    /// Results and after how many packets they are returned.
+    pending: Vec<(usize, Ticket, Vec<Vec<u8>>)>,
 }
 
 impl Host {
@@ -114,23 +49,49 @@ impl Host {
             pipeline: Pipeline::new(&snapshot, 1),
             frames: HeapFrames::new(2048, 2048),
             outputs: Outputs {
-                accelerator,
-                sent: Vec::new(),
-                delivered: Vec::new(),
-                pending: Vec::new(),
+                products: (accelerator != Accelerator::Absent).then(Vec::new),
+                ..Outputs::default()
             },
+            accelerator,
+            pending: Vec::new(),
+        }
+    }
+
+    /// What the accelerator does with the products that it was offered.
+    fn compute(&mut self) {
+        for offered in self.outputs.products.iter_mut().flat_map(|offered| offered.drain(..)) {
+            let Offered { mut ticket, product: Product { rows, row_bytes, .. }, .. } = offered;
+            let sources: Vec<&[u8]> = offered.sources.iter().map(Vec::as_slice).collect();
+            let mut made = vec![vec![0; row_bytes]; rows];
+            let mut views: Vec<&mut [u8]> = made.iter_mut().map(Vec::as_mut_slice).collect();
+            Kernel::best().matmul(&offered.coefficients.concat(), &sources, &mut views);
+            let delay = match self.accelerator {
+                Accelerator::Absent | Accelerator::Hangs => continue,
+                Accelerator::Works(delay) => delay,
+                Accelerator::Fails(missing) => {
+                    made.truncate(rows.saturating_sub(missing));
+                    0
+                }
+                Accelerator::Mistakes => {
+                    ticket.unit += 1;
+                    0
+                }
+            };
+            self.pending.push((delay, ticket, made));
         }
     }
 
     /// Hands the pipeline the results that are due.
     fn solve(&mut self, now: u64) {
-        for (delay, _, _) in &mut self.outputs.pending {
+        self.compute();
+        for (delay, _, _) in &mut self.pending {
             *delay = delay.saturating_sub(1);
         }
-        while let Some(due) = self.outputs.pending.iter().position(|(delay, ..)| *delay == 0) {
-            let (_, ticket, rows) = self.outputs.pending.swap_remove(due);
+        while let Some(due) = self.pending.iter().position(|(delay, ..)| *delay == 0) {
+            let (_, ticket, rows) = self.pending.swap_remove(due);
             let rows = rows.iter().map(Vec::as_slice);
             self.pipeline.solved(&mut self.frames, &mut self.outputs, ticket, rows, now);
+            self.compute();
         }
     }
 }
@@ -145,7 +106,7 @@ fn transfer(accelerator: Accelerator, count: u32) -> (Vec<Vec<u8>>, FlowCounters
         let packet = ip_packet(150, number);
         let (frames, outputs) = (&mut source.frames, &mut source.outputs);
         source.pipeline.ingress(frames, outputs, SHARD, &packet, now);
-        for span in source.outputs.sent.drain(..) {
+        for Sent { span, .. } in source.outputs.sent.drain(..) {
             packets += 1;
             let copy = sink.frames.receive(source.frames.bytes(span)).expect("a frame");
             source.frames.release(span.frame);
@@ -162,9 +123,7 @@ fn transfer(accelerator: Accelerator, count: u32) -> (Vec<Vec<u8>>, FlowCounters
         now += 10_000_000;
         sink.solve(now);
         sink.pipeline.tick(&mut sink.frames, &mut sink.outputs, now);
-        for span in sink.outputs.sent.drain(..) {
-            sink.frames.release(span.frame);
-        }
+        sink.outputs.release(&mut sink.frames);
     }
     let counters = sink.pipeline.report().flows[0].counters.clone();
     sink.pipeline.release(&mut sink.frames);

@@ -2,63 +2,25 @@
 //! reason, shards of other workers are handed over, packets of unknown peers are dropped.
 
 use crate::common;
-use crate::common::{DOWN, Node, SHARD, UP, ip_packet, params};
-use recoded_pipeline::egress::{Answer, Egress, HandOver, Origin, Outer};
+use crate::common::{DOWN, Node, Outputs, SHARD, UP, ip_packet, params};
 use recoded_pipeline::memory::HeapFrames;
-use recoded_pipeline::open::{OpenRequest, Opener};
+use recoded_pipeline::open::Opener;
 use recoded_pipeline::params::{FlowParams, PeerId, Role, ShardId, Share, Snapshot, TunnelId};
+use recoded_pipeline::recorder::Requests;
 use recoded_pipeline::report::{DropReason, Report};
 use recoded_pipeline::{Datagram, Pipeline};
 use recoded_wire::coded::{CODED_BYTES, INDEX_BYTES};
-use recoded_wire::frames::{Frames, Span};
 
 const MILLI: u64 = 1_000_000;
 const HANDED_OVER_MAX: usize = 100;
 const SOURCE: Role = Role::Source { tunnel: TunnelId(0) };
 const SINK: Role = Role::Sink { tunnel: TunnelId(0), upstream: UP };
 
-/// Collects stage requests, like the control thread of a daemon.
-#[derive(Default)]
-struct Desk {
-    asked: Vec<OpenRequest>,
-    handed_over: Vec<(ShardId, PeerId, usize)>,
-    /// Shards that another worker has.
-    elsewhere: Vec<ShardId>,
-    delivered: Vec<Vec<u8>>,
-    spans: Vec<Span>,
-}
-
-impl Egress for Desk {
-    fn transmit(&mut self, _peer: PeerId, span: Span, _outer: Outer) {
-        self.spans.push(span);
-    }
-
-    fn deliver(&mut self, _tunnel: TunnelId, packet: &[u8]) {
-        self.delivered.push(packet.to_vec());
-    }
-
-    fn open(&mut self, request: &OpenRequest) -> Answer {
-        self.asked.push(*request);
-        Answer::Elsewhere
-    }
-
-    fn hand_over(&mut self, shard: ShardId, origin: Origin, payload: &[u8]) -> HandOver {
-        if !self.elsewhere.contains(&shard) {
-            return HandOver::Unowned;
-        }
-        if self.handed_over.len() == HANDED_OVER_MAX {
-            return HandOver::Full;
-        }
-        self.handed_over.push((shard, origin.peer, payload.len()));
-        HandOver::Taken
-    }
-}
-
 struct Host {
     params: FlowParams,
     pipeline: Pipeline,
     frames: HeapFrames,
-    desk: Desk,
+    desk: Outputs,
 }
 
 impl Host {
@@ -68,7 +30,11 @@ impl Host {
             params,
             pipeline: Pipeline::new(&snapshot, 1),
             frames: HeapFrames::new(1024, 2048),
-            desk: Desk::default(),
+            desk: Outputs {
+                stages: Requests::elsewhere(),
+                handed_over_max: HANDED_OVER_MAX,
+                ..Outputs::default()
+            },
         }
     }
 
@@ -81,12 +47,12 @@ impl Host {
 
     fn settle(&mut self, now: u64) {
         self.pipeline.tick(&mut self.frames, &mut self.desk, now);
-        self.desk.spans.drain(..).for_each(|span| self.frames.release(span.frame));
+        self.desk.release(&mut self.frames);
     }
 
     /// Answers all requests.
     fn open(&mut self, opener: &mut Opener, now: u64) {
-        for request in std::mem::take(&mut self.desk.asked) {
+        for request in std::mem::take(&mut self.desk.stages.asked) {
             let opened = opener.open(&request, &self.params);
             self.pipeline.opened(&mut self.frames, &mut self.desk, opened, now);
         }
@@ -136,7 +102,7 @@ fn packets_wait_for_their_stage_and_none_is_lost() {
     for packet in stream(&mut source, 0..80) {
         sink.receive(Some(UP), &packet, MILLI);
     }
-    assert_eq!((sink.desk.asked.len(), sink.desk.delivered.len()), (1, 0), "asked once");
+    assert_eq!((sink.desk.stages.asked.len(), sink.desk.delivered.len()), (1, 0), "asked once");
     sink.open(&mut opener, 2 * MILLI);
     assert_eq!(sink.desk.delivered, expected(0..80));
     // Only the source is set to generations that the stage has no room for.
@@ -146,7 +112,7 @@ fn packets_wait_for_their_stage_and_none_is_lost() {
     for packet in stream(&mut source, 80..250) {
         sink.receive(Some(UP), &packet, 120 * MILLI);
     }
-    assert!(!sink.desk.asked.is_empty() && sink.desk.delivered.len() == 80);
+    assert!(!sink.desk.stages.asked.is_empty() && sink.desk.delivered.len() == 80);
     sink.open(&mut opener, 121 * MILLI);
     assert_eq!(sink.desk.delivered.len(), 250, "waiting packets are delivered");
     assert_eq!(sink.pipeline.report().packets.dropped.iter().sum::<u64>(), 0);
@@ -196,7 +162,7 @@ fn packets_that_wait_for_two_stages_take_their_turns() {
         sink.receive(Some(UP), packet, MILLI);
     }
     sink.open(&mut opener, 2 * MILLI);
-    assert_eq!(sink.desk.asked.len(), 1, "the other one's stage is requested");
+    assert_eq!(sink.desk.stages.asked.len(), 1, "the other one's stage is requested");
     for packet in &packets[1..] {
         sink.receive(Some(UP), packet, 3 * MILLI);
     }
@@ -225,7 +191,7 @@ fn packets_that_wait_for_a_shard_of_another_worker_follow_it() {
     }
     assert_eq!(sink.desk.handed_over.len(), HANDED_OVER_MAX);
     assert_eq!(sink.dropped(DropReason::Opening), packets.len() as u64 - HANDED_OVER_MAX as u64);
-    assert_eq!(sink.desk.asked.len(), 1, "asked for what another worker has");
+    assert_eq!(sink.desk.stages.asked.len(), 1, "asked for what another worker has");
     sink.end();
 }
 
@@ -355,18 +321,18 @@ fn memory_that_is_refused_is_a_reason_and_is_asked_for_again() {
     let mut sink = Host::new(params(SINK));
     let packets = stream(&mut source, 0..200);
     sink.receive(Some(UP), &packets[0], 0);
-    assert_eq!(sink.desk.asked.len(), 1);
+    assert_eq!(sink.desk.stages.asked.len(), 1);
     sink.pipeline.refused(&mut sink.frames, SHARD);
     for packet in &packets[1..21] {
         sink.receive(Some(UP), packet, 500 * MILLI);
     }
     assert_eq!(
-        (sink.dropped(DropReason::NoMemory), sink.desk.asked.len()),
+        (sink.dropped(DropReason::NoMemory), sink.desk.stages.asked.len()),
         (21, 1),
         "the first had waited"
     );
     sink.receive(Some(UP), &packets[21], 1_001 * MILLI);
-    assert_eq!(sink.desk.asked.len(), 2, "a second later");
+    assert_eq!(sink.desk.stages.asked.len(), 2, "a second later");
     sink.end();
 }
 
@@ -395,7 +361,7 @@ fn packets_of_shards_that_another_worker_has_are_handed_over() {
     assert_eq!(sink.desk.handed_over.len(), packets.len());
     assert_eq!(sink.desk.handed_over[0], (SHARD, UP, packets[0].len()));
     assert_eq!(sink.pipeline.report().packets.handed_over, packets.len() as u64);
-    assert!(sink.desk.asked.is_empty());
+    assert!(sink.desk.stages.asked.is_empty());
     sink.end();
 }
 
@@ -407,7 +373,7 @@ fn senders_that_are_no_neighbours_open_nothing() {
     for peer in [None, Some(DOWN), Some(PeerId(7))] {
         sink.receive(peer, &packets[0], MILLI);
     }
-    assert_eq!((sink.dropped(DropReason::UnknownPeer), sink.desk.asked.len()), (3, 0));
+    assert_eq!((sink.dropped(DropReason::UnknownPeer), sink.desk.stages.asked.len()), (3, 0));
     sink.end();
 }
 

@@ -5,10 +5,10 @@ use crate::common;
 use crate::common::keys::Keys;
 use crate::common::{DOWN, Line, Node, UP, ip_packet, params};
 use recoded_gf::FieldOrder;
-use recoded_pipeline::egress::{STRICT_TAG_BYTES, TAG_BYTES};
+use recoded_pipeline::egress::{STRICT_TAG_BYTES, Space, TAG_BYTES, UnitKind};
 use recoded_pipeline::params::{FlowCode, FlowParams, Role, StreamParams, TunnelId};
 use recoded_pipeline::report::DropReason;
-use recoded_secure::{Kind, Masks, Secrets, Space, Strength, TagKey};
+use recoded_secure::{Masks, Secrets, Strength, TagKey};
 use recoded_wire::stream::{STREAM_BYTES, parse_stream};
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -360,7 +360,7 @@ fn tag_is_that_of_a_symbol(packets: &[Vec<u8>], strength: Strength) {
     let tag_bytes = strength.columns();
     let seeds = Secrets::extract(&[0], &[1; 32]).column_seeds(strength);
     let key = TagKey::new(strength, &seeds, 2048).expect("a key");
-    let space = Space { flow: common::FLOW, shard: 0, kind: Kind::Stream };
+    let space = Space { flow: common::FLOW, shard: 0, kind: UnitKind::Stream };
     for packet in packets {
         let Ok(Some(symbol)) = parse_stream(packet).map(|packet| packet.symbol()) else {
             continue;

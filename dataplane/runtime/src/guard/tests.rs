@@ -4,7 +4,7 @@ use super::*;
 use crate::keyring::LETTER_BYTES;
 use crate::mailbox::{Inbox, mailbox};
 use proptest::prelude::*;
-use recoded_pipeline::egress::UnitKind;
+use recoded_pipeline::egress::{CONTEXT_BYTES, Space, UnitKind};
 use recoded_secure::{
     Association, Entropy, EpochKeys, HANDSHAKE_BYTES_MAX, Identity, PresharedKey, PrivateKey,
     Profile, Ring, Scope, Suite, TagKey, timing,
@@ -259,15 +259,13 @@ fn symbols_verify_at_relays(strength: Strength) {
     let [(mut source, _), _] = guards_of(strength);
     let parts = strength.columns() / 4;
     let mut relays: Vec<_> = (0..parts).map(|place| relay(&source, place)).collect();
-    let shard = ShardId { flow: 7, shard: 2 };
-    let context = [3; egress::CONTEXT_BYTES];
-    let unit = egress::TaggedUnit { shard, kind: UnitKind::Batch, number: 9, context };
+    let space = Space { flow: 7, shard: 2, kind: UnitKind::Batch };
+    let unit = TaggedUnit { space, number: 9, context: [3; CONTEXT_BYTES] };
     let mut symbol = [5; 300];
     let key = source.tag_key(7).expect("a key");
     source.tag_symbol(key, &unit, 4, &mut symbol).unwrap();
     for (place, relay) in relays.iter_mut().enumerate() {
-        let mut verify =
-            |symbol: &[u8]| relay.verify_symbol(&unit, egress::Formed::Source(4), symbol);
+        let mut verify = |symbol: &[u8]| relay.verify_symbol(&unit, Formed::Source(4), symbol);
         assert!(verify(&symbol).is_ok());
         for byte in 0..symbol.len() {
             let mut changed = symbol;
@@ -276,8 +274,8 @@ fn symbols_verify_at_relays(strength: Strength) {
             let is_covered = byte >= strength.columns() || byte / 4 == place;
             assert_eq!(verify(&changed).is_err(), is_covered, "byte {byte}, relay {place}");
         }
-        let other = egress::TaggedUnit { shard: ShardId { flow: 8, ..shard }, ..unit };
-        let verdict = relay.verify_symbol(&other, egress::Formed::Source(4), &symbol);
+        let other = TaggedUnit { space: Space { flow: 8, ..space }, ..unit };
+        let verdict = relay.verify_symbol(&other, Formed::Source(4), &symbol);
         assert_eq!(verdict, Err(Refused::UnknownKey), "it relays no such flow");
         let mut forged = symbol;
         assert_eq!(relay.tag_symbol(key, &unit, 4, &mut forged), Err(Refused::UnknownKey));
@@ -323,9 +321,8 @@ fn symbols_tagged_by_the_source_verify_at_the_sink_also_before_it_uses_the_keys(
 
 fn symbols_tagged_by_the_source_verify_at_the_sink(strength: Strength) {
     let [(mut source, _), (mut sink, _)] = guards_of(strength);
-    let shard = ShardId { flow: 7, shard: 2 };
-    let context = [3; egress::CONTEXT_BYTES];
-    let unit = egress::TaggedUnit { shard, kind: UnitKind::Generation, number: 9, context };
+    let space = Space { flow: 7, shard: 2, kind: UnitKind::Generation };
+    let unit = TaggedUnit { space, number: 9, context: [3; CONTEXT_BYTES] };
     let mut symbol = [5; 300];
     let key = source.tag_key(7).expect("a key");
     assert_eq!(source.tag_key(8), None);
@@ -333,24 +330,24 @@ fn symbols_tagged_by_the_source_verify_at_the_sink(strength: Strength) {
     let unknown = source.tag_symbol(key.wrapping_add(1), &unit, 4, &mut symbol.clone());
     assert_eq!(unknown, Err(Refused::UnknownKey));
     let mut verify = |unit, formed, symbol: &[u8]| sink.verify_symbol(unit, formed, symbol);
-    let verified = verify(&unit, egress::Formed::Source(4), &symbol);
+    let verified = verify(&unit, Formed::Source(4), &symbol);
     assert!(verified.is_ok());
-    let combination = egress::Formed::Combination(&[0, 0, 0, 0, 1]);
+    let combination = Formed::Combination(&[0, 0, 0, 0, 1]);
     assert_eq!(verify(&unit, combination, &symbol), verified, "by the same key");
-    assert_eq!(verify(&unit, egress::Formed::Source(5), &symbol), Err(Refused::Tag));
+    assert_eq!(verify(&unit, Formed::Source(5), &symbol), Err(Refused::Tag));
     let others = [
-        egress::TaggedUnit { shard: ShardId { shard: 3, ..shard }, ..unit },
-        egress::TaggedUnit { kind: UnitKind::Batch, ..unit },
-        egress::TaggedUnit { number: 10, ..unit },
-        egress::TaggedUnit { context: [4; egress::CONTEXT_BYTES], ..unit },
+        TaggedUnit { space: Space { shard: 3, ..space }, ..unit },
+        TaggedUnit { space: Space { kind: UnitKind::Batch, ..space }, ..unit },
+        TaggedUnit { number: 10, ..unit },
+        TaggedUnit { context: [4; CONTEXT_BYTES], ..unit },
     ];
     for other in &others {
-        assert_eq!(verify(other, egress::Formed::Source(4), &symbol), Err(Refused::Tag));
+        assert_eq!(verify(other, Formed::Source(4), &symbol), Err(Refused::Tag));
     }
-    let other = egress::TaggedUnit { shard: ShardId { flow: 8, ..shard }, ..unit };
-    let verdict = verify(&other, egress::Formed::Source(4), &symbol);
+    let other = TaggedUnit { space: Space { flow: 8, ..space }, ..unit };
+    let verdict = verify(&other, Formed::Source(4), &symbol);
     assert_eq!(verdict, Err(Refused::UnknownKey));
     symbol[200] ^= 1;
-    assert_eq!(verify(&unit, egress::Formed::Source(4), &symbol), Err(Refused::Tag));
-    assert_eq!(verify(&unit, egress::Formed::Source(4), &[]), Err(Refused::Malformed));
+    assert_eq!(verify(&unit, Formed::Source(4), &symbol), Err(Refused::Tag));
+    assert_eq!(verify(&unit, Formed::Source(4), &[]), Err(Refused::Malformed));
 }

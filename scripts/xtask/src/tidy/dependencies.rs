@@ -72,7 +72,7 @@ const DIRECTIONS: [(&str, Allowed); 39] = [
     ("recoded-stripes", Allowed::Only(&["recoded-gf", "recoded-code"])),
     ("recoded-xsk", Allowed::Only(&["recoded-counters", "recoded-wire"])),
     // Keys and tags of packets.
-    ("recoded-secure", Allowed::Only(&["recoded-gf"])),
+    ("recoded-secure", Allowed::Only(&["recoded-gf", "recoded-wire"])),
     (
         "recoded-pipeline",
         Allowed::Only(&["recoded-counters", "recoded-wire", "recoded-code", "recoded-gf"]),

@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 
-use recoded_pipeline::egress::{Answer, Egress, HandOver, Origin, Outer};
+use recoded_pipeline::egress::{Answer, Egress, HandOver, NoKeys, Origin, Outer};
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::open::{OpenRequest, Opener};
 use recoded_pipeline::params::{
@@ -73,6 +73,8 @@ impl Sent {
 }
 
 impl Egress for Sent {
+    type Keys = NoKeys;
+
     fn transmit(&mut self, hop: PeerId, span: Span, _outer: Outer) {
         self.packets.push((self.worker, hop, span));
     }

@@ -351,7 +351,7 @@ impl BatsSource {
             CodedHeader { common, size, full_log2, planned: size, generation: self.serial };
         let (word, class) = (block.word(block.batches), block.class);
         if tag_bytes > 0 {
-            let key = cx.io.egress.tag_key(cx.shard);
+            let key = cx.io.tag_key(cx.shard);
             for (index, symbol) in self.packets[first..].iter().enumerate() {
                 match key {
                     Some(key) => tags::tag(cx, key, &header, Some(&word), index, *symbol),

@@ -80,7 +80,7 @@ pub(crate) fn take_in<F: Frames, E: Egress>(
     if !source.takes(cx, bytes) {
         return;
     }
-    if cx.params.tagged && cx.io.egress.tag_key(cx.shard).is_none() {
+    if cx.params.tagged && cx.io.tag_key(cx.shard).is_none() {
         // Its symbols would have no tags, and nodes would blame the relays.
         cx.counters.seal_failed += 1;
         return;

@@ -2,20 +2,19 @@
 
 pub use crate::timed::keys;
 
-use keys::{Keys, by_keys};
+use keys::Keys;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
-use recoded_pipeline::egress::{Egress, Formed, Outer, TaggedUnit, Unsealed, Untagged};
 use recoded_pipeline::memory::HeapFrames;
 #[cfg(feature = "bats")]
 use recoded_pipeline::params::{BatsParams, Interleave, Profile};
 use recoded_pipeline::params::{
     FlowCode, FlowParams, Nanos, PeerId, Role, ShardId, Snapshot, StreamParams, TunnelId,
 };
+pub use recoded_pipeline::recorder::{Recorder, Sent};
 use recoded_pipeline::report::{FlowReport, PacketCounters};
 use recoded_pipeline::{Datagram, Pipeline};
 use recoded_wire::coded::CodedHeader;
-use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Flags, Header, PacketType, write_link_sequence};
 
 pub const FLOW: u32 = 7;
@@ -25,32 +24,8 @@ pub const UP: PeerId = PeerId(1);
 const FRAMES: usize = 4096;
 const TICKS_MAX: usize = 1000;
 
-/// A packet handed over for transmission.
-pub struct Sent {
-    pub hop: PeerId,
-    pub span: Span,
-    pub outer: Outer,
-}
-
 /// Outputs of a pipeline.
-#[derive(Default)]
-pub struct Outputs {
-    pub sent: Vec<Sent>,
-    pub delivered: Vec<Vec<u8>>,
-    pub keys: Option<Keys>,
-}
-
-impl Egress for Outputs {
-    by_keys!(self => self.keys.as_mut());
-
-    fn transmit(&mut self, hop: PeerId, span: Span, outer: Outer) {
-        self.sent.push(Sent { hop, span, outer });
-    }
-
-    fn deliver(&mut self, _tunnel: TunnelId, packet: &[u8]) {
-        self.delivered.push(packet.to_vec());
-    }
-}
+pub type Outputs = Recorder<Keys>;
 
 /// One node.
 pub struct Node {
@@ -93,14 +68,9 @@ impl Node {
     ) -> Vec<(PeerId, Vec<u8>)> {
         let mut outputs = Outputs { keys: self.keys.take(), ..Outputs::default() };
         work(&mut self.pipeline, &mut self.frames, &mut outputs);
-        self.keys = outputs.keys;
+        self.keys = outputs.keys.take();
         self.delivered.append(&mut outputs.delivered);
-        let mut packets = Vec::new();
-        for Sent { hop, span, .. } in outputs.sent {
-            packets.push((hop, self.frames.bytes(span).to_vec()));
-            self.frames.release(span.frame);
-        }
-        packets
+        outputs.take_sent(&mut self.frames)
     }
 
     pub fn receive(&mut self, payload: &[u8], now: Nanos) -> Vec<(PeerId, Vec<u8>)> {

@@ -1,67 +1,9 @@
 //! The ends of sealed and tagged flows, with the library that the dataplane uses.
 
-use recoded_pipeline::egress::{self, KeySerial, Unsealed, Untagged};
+use recoded_pipeline::egress::{self, Formed, KeySerial, TaggedUnit, Unsealed, Untagged};
 use recoded_pipeline::params::{FlowParams, ShardId};
-use recoded_secure::{
-    Formed, Kind, Opener, Refused, Sealer, Secrets, Space, Strength, Suite, TagKey, TaggedUnit,
-    UnitMasks,
-};
+use recoded_secure::{Opener, Refused, Sealer, Secrets, Strength, Suite, TagKey, UnitMasks};
 use std::collections::BTreeMap;
-
-/// An egress operation by its keys, which are `None` at a node without any.
-macro_rules! by_keys {
-    ($self:ident => $keys:expr) => {
-        fn seal(&mut $self, shard: ShardId, packet: &[u8], out: &mut [u8]) -> Result<(), Unsealed> {
-            $keys.ok_or(Unsealed::NoKeys)?.seal(shard, packet, out)
-        }
-
-        fn unseal<'a>(
-            &mut $self,
-            shard: ShardId,
-            sealed: &'a mut [u8],
-        ) -> Result<&'a [u8], Unsealed> {
-            $keys.ok_or(Unsealed::NoKeys)?.unseal(shard, sealed)
-        }
-
-        fn open_own(
-            &mut $self,
-            shard: ShardId,
-            sealed: &[u8],
-            packet: &mut [u8],
-        ) -> Result<(), Unsealed> {
-            $keys.ok_or(Unsealed::NoKeys)?.open_own(shard, sealed, packet)
-        }
-
-        fn has_keys(&mut $self, _shard: ShardId) -> bool {
-            $keys.is_some()
-        }
-
-        fn tag_key(&mut $self, _shard: ShardId) -> Option<u8> {
-            Some($keys?.tag_key())
-        }
-
-        fn tag(
-            &mut $self,
-            key: u8,
-            unit: &TaggedUnit,
-            index: usize,
-            symbol: &mut [u8],
-        ) -> Result<(), Untagged> {
-            $keys.ok_or(Untagged::NoKeys)?.tag(key, unit, index, symbol)
-        }
-
-        fn verify(
-            &mut $self,
-            unit: &TaggedUnit,
-            formed: Formed<'_>,
-            symbol: &[u8],
-        ) -> Result<recoded_pipeline::egress::KeySerial, Untagged> {
-            $keys.ok_or(Untagged::NoKeys)?.verify(unit, formed, symbol)
-        }
-    };
-}
-
-pub(crate) use by_keys;
 
 /// Packets that may be late, the most that any code here holds.
 const WINDOW_PACKETS: usize = 1 << 16;
@@ -146,46 +88,52 @@ impl Keys {
 
     /// Adds a new key of tags, which units are tagged with from now on.
     pub fn renew(&mut self) {
-        let epoch = self.tag_key() + 1;
+        let epoch = self.newest() + 1;
         let Tags { strength, columns, keys, .. } = &mut self.tags;
         keys.push(tag_key(self.secret[0], epoch, *strength, *columns));
     }
 
-    pub fn tag_key(&self) -> u8 {
+    fn newest(&self) -> u8 {
         self.tags.first + self.tags.keys.len() as u8 - 1
     }
+}
 
-    pub fn tag(
+impl egress::Keys for Keys {
+    fn has_keys(&mut self, _shard: ShardId) -> bool {
+        true
+    }
+
+    fn tag_key(&mut self, _shard: ShardId) -> Option<u8> {
+        Some(self.newest())
+    }
+
+    fn tag(
         &mut self,
         key: u8,
-        unit: &egress::TaggedUnit,
+        unit: &TaggedUnit,
         index: usize,
         symbol: &mut [u8],
     ) -> Result<(), Untagged> {
         let Tags { first, keys, masks, .. } = &mut self.tags;
         let place = key.checked_sub(*first).ok_or(Untagged::NoKeys)?;
         let key = keys.get(usize::from(place)).ok_or(Untagged::NoKeys)?;
-        masks.tag(key, &unit_of(unit), index, symbol).map_err(|_| Untagged::Refused)
+        masks.tag(key, unit, index, symbol).map_err(|_| Untagged::Refused)
     }
 
-    pub fn verify(
+    fn verify(
         &mut self,
-        unit: &egress::TaggedUnit,
-        formed: egress::Formed<'_>,
+        unit: &TaggedUnit,
+        formed: Formed<'_>,
         symbol: &[u8],
     ) -> Result<KeySerial, Untagged> {
         let Tags { first, keys, masks, .. } = &mut self.tags;
-        let formed = match formed {
-            egress::Formed::Source(index) => Formed::Source(index),
-            egress::Formed::Combination(coefficients) => Formed::Combination(coefficients),
-        };
-        let verifies = |key: &TagKey| masks.verify(key, &unit_of(unit), formed, symbol).is_ok();
+        let verifies = |key: &TagKey| masks.verify(key, unit, formed, symbol).is_ok();
         let refusal = if self.is_fresh { Untagged::NoKeys } else { Untagged::Refused };
         let verified = keys.iter().rposition(verifies).ok_or(refusal)?;
         Ok(KeySerial(u64::from(*first) + verified as u64))
     }
 
-    pub fn seal(&mut self, shard: ShardId, packet: &[u8], out: &mut [u8]) -> Result<(), Unsealed> {
+    fn seal(&mut self, shard: ShardId, packet: &[u8], out: &mut [u8]) -> Result<(), Unsealed> {
         let secrets = secrets(shard, &self.secret);
         let sealer = self.sealers.entry(shard).or_insert_with(|| secrets().sealer(SUITE, 1));
         out[recoded_secure::HEADER_BYTES..][..packet.len()].copy_from_slice(packet);
@@ -194,7 +142,7 @@ impl Keys {
         Ok(())
     }
 
-    pub fn open_own(
+    fn open_own(
         &mut self,
         shard: ShardId,
         sealed: &[u8],
@@ -204,11 +152,7 @@ impl Keys {
         sealer.open_own(sealed, &bound(shard), packet).map_err(|_| Unsealed::Refused)
     }
 
-    pub fn unseal<'a>(
-        &mut self,
-        shard: ShardId,
-        sealed: &'a mut [u8],
-    ) -> Result<&'a [u8], Unsealed> {
+    fn unseal<'a>(&mut self, shard: ShardId, sealed: &'a mut [u8]) -> Result<&'a [u8], Unsealed> {
         let secrets = secrets(shard, &self.secret);
         let opener =
             self.openers.entry(shard).or_insert_with(|| secrets().opener(SUITE, WINDOW_PACKETS));
@@ -224,19 +168,8 @@ impl Keys {
 impl super::Line {
     /// All nodes have another key of tags, which the source uses from now on.
     pub fn renew_tags(&mut self) {
-        self.nodes.iter_mut().for_each(|node| node.outputs.keys.renew());
+        self.nodes.iter_mut().flat_map(|node| &mut node.outputs.keys).for_each(Keys::renew);
     }
-}
-
-fn unit_of(unit: &egress::TaggedUnit) -> TaggedUnit {
-    let ShardId { flow, shard } = unit.shard;
-    let kind = match unit.kind {
-        egress::UnitKind::Generation => Kind::Generation,
-        egress::UnitKind::Batch => Kind::Batch,
-        egress::UnitKind::Stream => Kind::Stream,
-    };
-    let space = Space { flow, shard, kind };
-    TaggedUnit { space, number: unit.number, context: unit.context }
 }
 
 const SUITE: Suite = Suite::ChaCha20Poly1305;

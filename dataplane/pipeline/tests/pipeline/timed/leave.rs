@@ -2,15 +2,16 @@
 
 use super::wires::{DOWN, UP, Wire};
 use super::{KEEPALIVE_BYTES, Line, PeerId, What};
-use recoded_wire::frames::{Frames, Span};
+use recoded_pipeline::recorder::Sent;
+use recoded_wire::frames::Frames;
 use recoded_wire::header::Header;
 
 impl Line {
     /// Sends packets to a neighbour at once.
-    pub(super) fn leave(&mut self, index: usize, peer: PeerId, sent: &[(PeerId, Span)]) {
+    pub(super) fn leave(&mut self, index: usize, peer: PeerId, sent: &[Sent]) {
         let Wire { hop, is_up, to: node, from } = self.wires[&(index, peer)];
         let mut payloads = Vec::with_capacity(sent.len());
-        for (_, span) in sent {
+        for Sent { span, .. } in sent {
             let mut payload = self.nodes[index].frames.bytes(*span).to_vec();
             self.nodes[index].frames.release(span.frame);
             if let Some(tamper) = self.tamper.as_mut().filter(|_| !is_up) {

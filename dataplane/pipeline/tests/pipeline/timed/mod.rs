@@ -10,17 +10,16 @@ mod stall;
 mod tcp;
 mod wires;
 
-use keys::{Keys, by_keys};
+use keys::Keys;
 use link::Channel;
 pub use link::Link;
-use recoded_pipeline::egress::{Egress, Formed, Outer, TaggedUnit, Unsealed, Untagged};
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::params::{
     FlowCode, FlowParams, Nanos, PeerId, Role, ShardId, Snapshot, StreamParams, TunnelId,
 };
+use recoded_pipeline::recorder::{Recorder, Sent};
 use recoded_pipeline::report::{FlowReport, PacketCounters};
 use recoded_pipeline::{Datagram, Pipeline};
-use recoded_wire::frames::Span;
 use recoded_wire::header::{Header, PacketType};
 use recoded_wire::stream::KEEPALIVE_BYTES;
 use std::collections::{BTreeMap, VecDeque};
@@ -56,33 +55,10 @@ enum What {
     },
 }
 
-struct Outputs {
-    sent: Vec<(PeerId, Span)>,
-    delivered: Vec<Vec<u8>>,
-    keys: Keys,
-    distrusted: usize,
-}
-
-impl Egress for Outputs {
-    by_keys!(self => Some(&mut self.keys));
-
-    fn distrust(&mut self, _peer: PeerId) {
-        self.distrusted += 1;
-    }
-
-    fn transmit(&mut self, peer: PeerId, span: Span, _outer: Outer) {
-        self.sent.push((peer, span));
-    }
-
-    fn deliver(&mut self, _tunnel: TunnelId, packet: &[u8]) {
-        self.delivered.push(packet.to_vec());
-    }
-}
-
 struct Node {
     pipeline: Pipeline,
     frames: HeapFrames,
-    outputs: Outputs,
+    outputs: Recorder<Keys>,
     wakes_at: Option<Nanos>,
     params: FlowParams,
     back: Option<FlowParams>,
@@ -227,12 +203,7 @@ impl Line {
             Node {
                 pipeline: Pipeline::new(&snapshot, seed + index as u64),
                 frames: HeapFrames::new(frames, frame_bytes),
-                outputs: Outputs {
-                    sent: vec![],
-                    delivered: vec![],
-                    keys: Keys::new(1),
-                    distrusted: 0,
-                },
+                outputs: Recorder::with_keys(Keys::new(1)),
                 wakes_at: None,
                 params,
                 back: None,
@@ -557,9 +528,9 @@ impl Line {
         }
         let sent = std::mem::take(&mut self.nodes[index].outputs.sent);
         let mut left = &sent[..];
-        while let Some((peer, _)) = left.first() {
-            let count = left.iter().take_while(|(to, _)| to == peer).count();
-            self.leave(index, *peer, &left[..count]);
+        while let Some(Sent { hop, .. }) = left.first() {
+            let count = left.iter().take_while(|sent| sent.hop == *hop).count();
+            self.leave(index, *hop, &left[..count]);
             left = &left[count..];
         }
     }
