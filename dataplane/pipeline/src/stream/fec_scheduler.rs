@@ -12,10 +12,6 @@ const PLAN_NANOS: Nanos = 100_000_000;
 /// Weight of an interval in the symbol rate.
 const RATE_WEIGHT: f64 = 0.3;
 
-/// Part of the largest share of the link that is left of it at the next plan: a second after the
-/// link was full, bursts of 17 % get combinations. Less takes the time after an outage for room.
-const PEAK_LEFT: f64 = 0.97;
-
 /// After this long without a symbol, the estimate restarts.
 const IDLE_NANOS: Nanos = 500_000_000;
 
@@ -49,7 +45,6 @@ pub(crate) struct FecScheduler {
     rate: f64,
     sent: u32,
     taken: Nanos,
-    peak_share: f64,
     planned_at: Nanos,
     planned: Planned,
     /// When the gap since the last symbol counts as a pause; `None` once a combination was sent.
@@ -67,7 +62,6 @@ impl FecScheduler {
             rate: 0.0,
             sent: 0,
             taken: 0,
-            peak_share: 0.0,
             planned_at: 0,
             planned: Planned::default(),
             pause_at: None,
@@ -116,13 +110,11 @@ impl FecScheduler {
             let is_growing = rate > GROWING * self.rate;
             self.rate += RATE_WEIGHT * (rate - self.rate);
             let share = self.taken as f64 / since as f64;
-            self.peak_share = share.max(PEAK_LEFT * self.peak_share);
             (self.planned_at, self.sent, self.taken) = (now, 0, 0);
             if self.open_loop.is_none() {
                 let HopLoss { loss, burst_mean, .. } = loss;
                 let loss = LossModel { loss, burst_mean };
-                let peak_share = self.peak_share;
-                let traffic = Traffic { rate: self.rate, is_growing, share, peak_share };
+                let traffic = Traffic { rate: self.rate, is_growing, share };
                 self.plan = Plan::new(loss, traffic, round_trip as f64 * 1e-9, self.profile);
                 if self.has_copies {
                     self.plan = self.plan.for_copies(loss, self.rate, self.profile);

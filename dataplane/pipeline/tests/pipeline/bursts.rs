@@ -71,18 +71,3 @@ fn outages_cost_little_more_than_they_last() {
         }
     }
 }
-
-/// Retransmission alone delays packets in order by more than the path does: BBR's window of two
-/// round trips then carried 0.4 to 0.5 of the limit, while most of the link was idle.
-#[test]
-fn tcp_inside_gets_most_of_links_that_lose_in_bursts() {
-    for seed in 1..=SEEDS {
-        let mut line = Line::new(&[in_bursts(5.0); 3], GREEDY, seed);
-        line.inside("bbr");
-        line.run(2 * SECOND);
-        let since = line.now;
-        line.run(6 * SECOND);
-        let part = print(&line, 3, "BBR inside, bursts of 5", since, 1.0);
-        assert!(part > 0.65, "{part}");
-    }
-}

@@ -108,26 +108,18 @@ pub struct Traffic {
     pub is_growing: bool,
     /// Part of the link that they take.
     pub share: f64,
-    /// The largest such part of the last seconds; 0 if it is not known.
-    pub peak_share: f64,
 }
 
 impl Traffic {
     /// Traffic of a constant rate, in symbols per second, over a link with room for any redundancy.
     #[must_use]
     pub const fn steady(rate: f64) -> Self {
-        Self { rate, is_growing: false, share: 0.0, peak_share: 0.0 }
+        Self { rate, is_growing: false, share: 0.0 }
     }
 
     /// Combinations for a symbol that the link has room for.
     fn room(self) -> f64 {
-        room(self.share)
-    }
-
-    /// The same that a link had at any time of the last seconds: traffic that waited out an outage
-    /// leaves it only for a moment.
-    fn lasting_room(self) -> f64 {
-        if self.peak_share > 0.0 { room(self.peak_share) } else { 0.0 }
+        (FILLED / self.share.max(f64::EPSILON) - 1.0).max(0.0)
     }
 }
 
@@ -195,18 +187,12 @@ impl Plan {
         // The share is on both sides.
         let mut x = within(budget, loss / (1.0 - loss));
         x = within(budget, share(x));
-        let within_budget = share(x);
         if !is_urgent {
             x = (x * 1.5f64.sqrt()).clamp(ABOVE.0, ABOVE.1 + ABOVE_LOSS * loss);
         }
-        let mut rho = share(x);
+        let rho = share(x);
         if !is_urgent && seconds(x, rho) >= repaired {
-            // The rest of the link, if it is enough.
-            rho = within_budget.min(traffic.lasting_room());
-            x = rho * (1.0 - loss) - loss;
-            if x < ABOVE.0 || seconds(x, rho) >= repaired {
-                return Self::NONE;
-            }
+            return Self::NONE;
         }
         let above = (rho * (1.0 - loss) - loss).max(1e-3);
         let outlast = (100.0 * rate * round_trip.max(1e-3)).max(2.0).ln();
@@ -235,11 +221,6 @@ impl Plan {
 fn alone(loss: f64) -> f64 {
     let copies = (ALONE_LOST.ln() / loss.ln()).ceil();
     (copies - 1.0).clamp(1.0, INTERACTIVE_SHARE_MAX)
-}
-
-/// Combinations for a symbol beside symbols that take this part of the link.
-fn room(share: f64) -> f64 {
-    (FILLED / share.max(f64::EPSILON) - 1.0).max(0.0)
 }
 
 /// Seconds that retransmission takes over all hops, for most symbols.
@@ -299,24 +280,6 @@ mod tests {
         assert_eq!(planned(0.1, 8.0, 9600.0, 0.1).0, 0.0);
         assert_eq!(planned(0.17, 5.0, 9600.0, 0.1).0, 0.0);
         assert!(planned(0.3, 1.0, 9600.0, 0.1).0 > 0.0);
-    }
-
-    /// Where traffic leaves room on a link, combinations recover bursts before retransmission does.
-    /// They leave it to traffic that grows.
-    #[test]
-    fn bursts_take_no_more_than_the_room_that_traffic_leaves() {
-        let loss = LossModel { loss: 0.17, burst_mean: 5.0 };
-        let rho = |share| {
-            let traffic = Traffic { peak_share: share, ..Traffic::steady(9600.0) };
-            Plan::new(loss, traffic, 0.014, Balanced).rho
-        };
-        assert!((0.3..0.6).contains(&rho(0.2)), "{}", rho(0.2));
-        for share in [0.2, 0.4, 0.5, 0.6, 0.65, 0.7, 0.8, 0.9, 1.0] {
-            let rho = rho(share);
-            assert!(rho == 0.0 || share * (1.0 + rho) < FILLED + 1e-9, "{rho} at {share}");
-        }
-        assert_eq!(rho(0.75), 0.0, "it is not enough");
-        assert_eq!(rho(0.0), 0.0, "it is not known");
     }
 
     /// Cubic's slow start once ended early because packets of its bursts were retransmitted.
