@@ -29,7 +29,7 @@
 //! (`dataplane/pipeline/tests/pipeline/stream_theory.rs`), packets per symbol agree within one
 //! percentage point, and so does the share of symbols by any time, if that is known to 0.3 ms and a
 //! twentieth of a round trip; mean delays agree within a fifth. Bursts as short as the round trip
-//! are an exception: consecutive lost reports stall the sender, which the model omits.
+//! are an exception: consecutive lost reports delay retransmissions, which the model omits.
 
 mod plan;
 
