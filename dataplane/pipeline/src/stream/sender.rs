@@ -37,8 +37,8 @@ const SILENCE_PARTS: Nanos = 8;
 const KEEPALIVE_SILENT_NANOS: (Nanos, Nanos) = (60_000_000, 300_000_000);
 
 /// While a full window waits for a report, keepalives follow each other at the urgent interval for
-/// this long: nothing else leaves, and each burst loss takes several of them. At the usual interval,
-/// a burst of 20 lasted 0.35 s. Those of an outage do not count for `KEEPALIVES`.
+/// this long: nothing else leaves, and each burst loss takes several of them. At the usual
+/// interval, a burst of 20 lasted 0.35 s. Those of an outage do not count for `KEEPALIVES`.
 const KEEPALIVE_URGENT_NANOS: Nanos = 1_000_000_000;
 
 /// Newest places whose numbers are kept: those in flight, and more than are combined.

@@ -15,8 +15,8 @@ fn in_bursts(burst: f64) -> Link {
     Link { burst, ..Link::new(0.17, 7) }
 }
 
-/// Prints what arrived since a time, as part of what the links carry while they do, and its delay in
-/// order beyond that of the path. Returns that part.
+/// Prints what arrived since a time, as part of what the links carry while they do, and its delay
+/// in order beyond that of the path. Returns that part.
 fn print(line: &Line, hops: usize, case: &str, since: Nanos, up: f64) -> f64 {
     let link = line.link();
     let part = line.goodput(since) / link.limit(GREEDY.bytes) / up;

@@ -15,10 +15,10 @@ const PACKET_BYTES_LEAST: usize = 96;
 /// Delay of reports in addition to the round trip.
 const REPORT_NANOS: Nanos = 2_000_000;
 
-/// Without reports, packets leave at the rate for this much longer. Reports are lost in bursts, too,
-/// and each such burst stopped the sender. With 25 ms, links that lose in bursts of 20 carry as
-/// much. With 100 ms, links that are interrupted for 100 ms carry 4 % more; but a link that holds
-/// packets back for that time has to queue them.
+/// Without reports, packets leave at the rate for this much longer. Reports are lost in bursts,
+/// too, and each such burst stopped the sender. With 25 ms, links that lose in bursts of 20 carry
+/// as much. With 100 ms, links that are interrupted for 100 ms carry 4 % more; but a link that
+/// holds packets back for that time has to queue them.
 const UNREPORTED_NANOS: Nanos = 50_000_000;
 
 impl Sender {
