@@ -351,7 +351,8 @@ impl Bed {
                 let near = ends.filter_map(|end| gateways[end].map(|way| (way, is_end(end))));
                 let near = near.min_by_key(|((links, _), is_end)| (*links, *is_end));
                 if let Some(((_, gateway), _)) = near {
-                    let _ = writeln!(routes, "route add 10.77.{number}.0/24 via {gateway}");
+                    let network = address(number, 0);
+                    let _ = writeln!(routes, "route add {network}/24 via {gateway}");
                 }
             }
             // All in one run: a hub of many boxes has tens of thousands of them.
@@ -447,13 +448,14 @@ fn set_default_congestion_control(host: &Namespace) -> Result<(), BedError> {
     host.sysctl(CONGESTION_CONTROL, "cubic").or_else(|_| host.sysctl(CONGESTION_CONTROL, "reno"))
 }
 
+/// 10.77.LINK.HOST, and 10.78 and so on from link 256 on.
 fn address(link: usize, host: u8) -> IpAddr {
-    IpAddr::V4(Ipv4Addr::new(10, 77, link as u8, host))
+    IpAddr::V4(Ipv4Addr::new(10, 77 + (link >> 8) as u8, link as u8, host))
 }
 
 /// A locally administered MAC address.
 fn mac(link: usize, end: u8) -> String {
-    format!("02:77:00:00:{link:02x}:{end:02x}")
+    format!("02:77:00:{:02x}:{:02x}:{end:02x}", link >> 8, link & 0xff)
 }
 
 /// One end of a veth pair.

@@ -7,8 +7,8 @@ use crate::BedError;
 /// Most lossy links in a line: each adds two namespaces and a daemon.
 pub const HOPS_MAX: usize = 10;
 
-/// Most links of a network that is not a line: each has a byte of the addresses.
-pub const LINKS_MAX: usize = 254;
+/// Most links of a network that is not a line.
+pub const LINKS_MAX: usize = 512;
 
 /// Default drain time of a full queue. A queue this short keeps the round-trip time of ten hops
 /// under half a second when it is full; a shorter one drops the bursts that a generation is sent
@@ -72,7 +72,7 @@ impl BedConfig {
     pub(crate) fn check(&self) -> Result<(), BedError> {
         let (most, rule) = match self.is_line() {
             true => (HOPS_MAX, "it must be 1 to 10"),
-            false => (LINKS_MAX, "a network has 1 to 254 links"),
+            false => (LINKS_MAX, "a network has 1 to 512 links"),
         };
         if !(1..=most).contains(&self.links.len()) {
             let value = self.links.len().to_string();

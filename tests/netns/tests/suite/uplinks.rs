@@ -14,7 +14,9 @@ use std::time::{Duration, Instant};
 use crate::common;
 use recoded_netns::probe::{Probe, ProbeOutcome, ProbePlan};
 use recoded_netns::stream::Stream;
-use recoded_netns::{AuthPlan, Bed, BedConfig, Daemon, DirectionConfig, LinkConfig, Loss};
+use recoded_netns::{
+    AuthPlan, Bed, BedConfig, Daemon, DirectionConfig, LinkConfig, Loss, Namespace,
+};
 use std::os::unix::fs::PermissionsExt;
 
 const DSL_MBIT: f64 = 30.0;
@@ -84,7 +86,12 @@ fn uplinks(mode: &str) -> Option<(Bed, Vec<Daemon>)> {
 /// Makes a box translate the client's address to its own, with ports above `first`; unsolicited
 /// packets are dropped. Returns whether that is supported.
 fn translate(bed: &Bed, nat: Nat, first: u16) -> bool {
-    let Nat { host, outside, .. } = nat;
+    translate_ports(&bed.hosts()[nat.host], nat.outside, first)
+}
+
+/// Makes a host translate addresses of UDP packets that leave by the interface `outside` to its own,
+/// with 1000 ports from `first` on. Returns whether Linux and `nft` can.
+pub fn translate_ports(host: &Namespace, outside: &str, first: u16) -> bool {
     let last = first + 999;
     let rules = format!(
         "add table ip nat; flush table ip nat; \
@@ -93,7 +100,7 @@ fn translate(bed: &Bed, nat: Nat, first: u16) -> bool {
          add chain ip nat in {{ type filter hook forward priority 0; }}; \
          add rule ip nat in iif {outside} ct state new drop"
     );
-    let translated = bed.hosts()[host].command("nft").arg(&rules).output();
+    let translated = host.command("nft").arg(&rules).output();
     translated.is_ok_and(|output| output.status.success())
 }
 
