@@ -78,8 +78,9 @@ pub(crate) struct Sender {
     pub(crate) link: LinkSender,
     /// Mean queueing delay of the link.
     queued: Nanos,
-    /// Time of the last report.
+    /// Time of the last report, and of the last one that resolved a packet in flight.
     reported_at: Nanos,
+    resolved_at: Nanos,
     /// Numbers to send; numbers and places to retransmit.
     fresh: VecDeque<u32>,
     /// Mean bytes of symbols sent.
@@ -115,6 +116,7 @@ impl Sender {
             link: LinkSender::new(2 * symbols, RepairBudget::new()),
             queued: 0,
             reported_at: 0,
+            resolved_at: 0,
             fresh: VecDeque::with_capacity(symbols),
             mean_bytes: 0,
             again: VecDeque::with_capacity(symbols),
@@ -303,7 +305,7 @@ impl Sender {
         self.liveness.sent(now);
         if self.link.in_flight.on_their_way() == 0 {
             // Nothing was outstanding.
-            self.heard_at = now;
+            (self.heard_at, self.resolved_at) = (now, now);
         }
         let takes = self.link.sent(sequence, carried, bytes, now);
         match what {
@@ -328,7 +330,9 @@ impl Sender {
 
     /// Schedules the keepalive after one that was sent.
     fn left_keepalive(&mut self, is_unanswered: bool, now: Nanos) {
-        let is_urgent = self.is_full(now) && self.liveness.silence() < KEEPALIVE_URGENT_NANOS;
+        // Reports that resolve nothing do not prolong it: a neighbour may send them without end.
+        let waits = now.saturating_sub(self.resolved_at);
+        let is_urgent = !self.is_idle() && self.is_full(now) && waits < KEEPALIVE_URGENT_NANOS;
         let is_counted = self.is_idle() || self.link.keepalive.count < KEEPALIVES;
         self.link.keepalive.count += u32::from(is_counted && !is_urgent);
         self.asked_at = now;
@@ -402,6 +406,7 @@ impl Sender {
         let is_lost_behind = self.is_path && self.is_stuck_behind();
         let Self { receiver, link, open, given_up, .. } = self;
         let hop = *receiver;
+        let on_their_way = link.in_flight.on_their_way();
         let heard = link.resolve(report, payload, now, |carried, outcome| {
             match (carried, outcome) {
                 (Carried::Symbol { number, .. }, Outcome::Came) if is_lost_behind => came(number),
@@ -432,6 +437,9 @@ impl Sender {
         self.send_missing(store, &report.missing, now);
         let Some(heard) = heard else { return };
         (self.heard_at, self.reported_at) = (now, now);
+        if self.link.in_flight.on_their_way() < on_their_way {
+            self.resolved_at = now;
+        }
         self.liveness.heard();
         self.queued = smoothed(self.queued, heard.waited);
         self.link.measure(report, &heard, now);

@@ -89,8 +89,8 @@ fn translate(bed: &Bed, nat: Nat, first: u16) -> bool {
     translate_ports(&bed.hosts()[nat.host], nat.outside, first)
 }
 
-/// Makes a host translate addresses of UDP packets that leave by the interface `outside` to its own,
-/// with 1000 ports from `first` on. Returns whether Linux and `nft` can.
+/// Makes a host translate addresses of UDP packets that leave by the interface `outside` to its
+/// own, with 1000 ports from `first` on. Returns whether Linux and `nft` can.
 pub fn translate_ports(host: &Namespace, outside: &str, first: u16) -> bool {
     let last = first + 999;
     let rules = format!(

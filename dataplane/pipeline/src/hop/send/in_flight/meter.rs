@@ -8,10 +8,12 @@ use recoded_wire::link::LinkReport;
 
 /// A link is interrupted while nothing arrives for this long and at most this part of the packets
 /// does: what arrived says nothing of its rate. After an outage of 100 ms without a queue, the rate
-/// once fell to a quarter, and took 150 ms to return. A slow link with an overflowing queue has
-/// such gaps, too, so only one in a row counts.
+/// once fell to a quarter, and took 150 ms to return. Slow links with overflowing queues and links
+/// that carry in turns have such gaps, too. So a gap counts only if packets arrived for
+/// `OUTAGE_APART` times as long since the last one.
 const OUTAGE_NANOS: Nanos = 20_000_000;
 const OUTAGE_PARTS: u32 = 4;
+const OUTAGE_APART: u64 = 2;
 
 /// A report, with the pauses before its newest packet and the send time of that packet.
 #[derive(Copy, Clone, Debug)]
@@ -74,8 +76,8 @@ pub(super) struct Meter {
     /// Since then, or since the last pause.
     run: Option<Span>,
     newest: Option<Reported>,
-    /// Whether an outage ended since the last sample.
-    is_after_outage: bool,
+    /// Send time of the first packet that arrived after the last outage.
+    outage_until: Option<Nanos>,
 }
 
 impl Meter {
@@ -91,9 +93,12 @@ impl Meter {
             self.begin(at);
             return None;
         }
-        if !self.is_after_outage && is_outage(&before.report, &at.report) {
+        let gap = arrived_between(&before.report, &at.report);
+        let carried = self.outage_until.map(|until| before.sent_at.saturating_sub(until));
+        let is_apart = carried.is_none_or(|carried| carried >= OUTAGE_APART * gap);
+        if is_apart && is_outage(&before.report, &at.report) {
             self.begin(at);
-            self.is_after_outage = true;
+            self.outage_until = Some(at.sent_at);
             return None;
         }
         if at.pauses != before.pauses {
@@ -118,7 +123,6 @@ impl Meter {
 
     fn begin(&mut self, at: Reported) {
         (self.whole, self.run) = (Some(Span::new(at)), Some(Span::new(at)));
-        self.is_after_outage = false;
     }
 }
 
@@ -230,16 +234,21 @@ mod tests {
     #[test]
     fn arrivals_around_an_outage_are_no_rate_of_the_link() {
         for outage_ms in [50, 100, 300] {
-            let lowest = lowest(&[500, 1200], outage_ms);
+            let lowest = lowest(&[500, 1500], outage_ms);
             assert!(lowest > 990.0, "{lowest} a second, {outage_ms} ms");
         }
     }
 
-    /// Such gaps one after the other are a slow link that drops the excess.
+    /// Such gaps one after the other are a slow link that drops the excess, or one that carries in
+    /// turns with others.
     #[test]
     fn link_with_gaps_alone_has_a_rate() {
-        let gaps: Vec<u32> = (0..39).map(|gap| 1 + 50 * gap).collect();
-        let lowest = lowest(&gaps, 49);
-        assert!(lowest < 100.0, "{lowest} a second");
+        for (carries_ms, gap_ms) in [(1, 49), (12, 48), (25, 75), (30, 30)] {
+            let period = carries_ms + gap_ms;
+            let gaps: Vec<u32> = (0..1900 / period).map(|gap| carries_ms + period * gap).collect();
+            let lowest = lowest(&gaps, gap_ms);
+            let mean = 1000.0 * f64::from(carries_ms) / f64::from(period);
+            assert!(lowest < 1.5 * mean, "{lowest} a second, {carries_ms} of {period} ms");
+        }
     }
 }
