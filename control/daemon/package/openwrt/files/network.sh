@@ -1,10 +1,12 @@
 # Renders /etc/config/recoded as the network file of this box. Sourced, after /lib/functions.sh, by
-# /etc/init.d/recoded and by the protocol handler. A value that the file cannot have is refused in
-# the log, by its section and option; the daemon's parser then reads the whole file.
+# /etc/init.d/recoded. A value that the file cannot have is refused in the log, by its section and
+# option; the daemon's parser then reads the whole file.
 # shellcheck shell=dash disable=SC2317,SC2154
 
 RECODED_KEY=/etc/recoded/private.key
 RECODED_RENDERED=/var/etc/recoded.toml
+# Lost at each boot, as devices may have other names then.
+RECODED_STATE=/var/run/recoded
 recoded_faults=0
 
 recoded_log() { logger -s -t recoded -p "daemon.$1" "$2"; }
@@ -44,7 +46,8 @@ recoded_load() {
 recoded_add() {
 	case "$3" in
 	'' | *[!A-Za-z0-9._:/+=\ -]*)
-		recoded_fault "section $1: $2 has the value '$3'. fix: letters, digits and ._:/+=- only"
+		recoded_fault "section $1: $2 has the value '$3'. fix: letters, \
+digits, spaces and ._:/+=- only"
 		return
 		;;
 	esac
@@ -76,15 +79,25 @@ recoded_entry() {
 	line="$line${line:+, }$2 = $values"
 }
 
-# recoded_uplink NAME: an interface of netifd has an @ in front, and a device while it is up. Until
-# then the link waits for a device of that name; the trigger of the interface renders it again.
+# recoded_uplink NAME SECTION: an interface of netifd has an @ in front, and a device while it is
+# up. While it is down, the link waits for the last device, so that it stays the same link. Before
+# the first one, it waits for a device of the interface's name. The interface's trigger renders it
+# again.
 recoded_uplink() {
-	local device=''
+	local device='' last=$RECODED_STATE/uplink.${1#@}
 	case "$1" in
+	@ | @*[!A-Za-z0-9._-]*)
+		recoded_fault "section $2: uplink '$1'. fix: @ and the name of an interface"
+		return
+		;;
 	@*)
-		network_get_device device "${1#@}" ||
+		if network_get_device device "${1#@}"; then
+			[ "$device" = "$(cat "$last" 2>/dev/null)" ] || echo "$device" >"$last"
+		else
 			recoded_log notice "uplink ${1#@} is down: its link waits"
-		device=${device:-${1#@}}
+			device=$(cat "$last" 2>/dev/null)
+			device=${device:-${1#@}}
+		fi
 		;;
 	*) device=$1 ;;
 	esac
@@ -104,7 +117,7 @@ recoded_box() {
 	local line='' name key
 	config_get name "$1" name "$1"
 	case "$name" in
-	-* | *[!A-Za-z0-9_-]*)
+	'' | -* | *[!A-Za-z0-9_-]*)
 		recoded_fault "section $1: name '$name'. fix: letters, digits, - and _"
 		return
 		;;
@@ -119,7 +132,7 @@ recoded_box() {
 	fi
 	recoded_entry "$1" tunnel
 	recoded_entry "$1" routes list
-	recoded_names="$recoded_names $name "
+	[ "$name" != "$recoded_self" ] || recoded_found=yes
 	echo "$name = { $line }"
 }
 
@@ -138,16 +151,17 @@ recoded_path() {
 }
 
 recoded_render() {
-	recoded_names=''
+	recoded_found=''
 	echo "# Rendered from /etc/config/recoded: changes here are lost."
 	echo '[boxes]'
 	config_foreach recoded_box box
 	config_foreach recoded_path path
-	case "$recoded_names" in
-	*" $recoded_self "*) ;;
-	*) recoded_fault "section main: box '$recoded_self' has no section. fix: config box \
-'$recoded_self'" ;;
-	esac
+	if [ -z "$recoded_self" ]; then
+		recoded_fault "section main: box is empty. fix: option box, with the name of this box"
+	elif [ -z "$recoded_found" ]; then
+		recoded_fault "section main: box '$recoded_self' has no section. fix: config box \
+'$recoded_self'"
+	fi
 }
 
 # The key of this box, made once.
@@ -169,6 +183,7 @@ recoded_prepare() {
 	local told
 	# The socket is in /run, which some versions lack: without it, it would be in flash.
 	[ -e /run ] || ln -s /var/run /run
+	mkdir -p "$RECODED_STATE"
 	recoded_make_key || return 1
 	recoded_faults=0
 	recoded_load

@@ -87,6 +87,20 @@ mode = \"bond\"
 latency = \"low\""
 said 'procd_add_reload_interface_trigger wan'
 said 'procd_add_reload_interface_trigger wwan'
+# Up, down, and up over another device: while it is down, the link keeps its device.
+uplinks() {
+	service start || die "bonding is refused"
+	grep -qF "uplinks = [\"pppoe-wan\", \"$1\"]" "$RENDERED" || die "uplink $1 is expected"
+}
+echo wwan0 >/tmp/up.wwan
+uplinks wwan0
+! grep -q 'is down' /tmp/log || die "an uplink that is up is reported"
+rm /tmp/up.wwan
+uplinks wwan0
+logged 'uplink wwan is down: its link waits'
+echo wwan1 >/tmp/up.wwan
+uplinks wwan1
+rm /tmp/up.wwan
 
 # refused CONFIGURATION WORDS: not started, the words are in the log, and the file stays.
 refused() {
@@ -103,8 +117,13 @@ config peer 'x'
 	option at '192.0.2.1'
 " 'section x: its type peer is not known'
 refused "$main$server$router	list routes '10.0.0.0/8\" ] }'
-" 'section router: routes has the value'
+" '}'\''. fix: letters, digits, spaces and ._:/+=- only'
+refused "$main$server$router	list uplinks '@../x'
+" "section router: uplink '@../x'"
 refused "$main$server" "box 'router' has no section"
+main_of_none=$(printf '%s' "$main" | sed '/option box/d')
+refused "$main_of_none
+$server$router" 'section main: box is empty'
 refused "$main$server$router	list routes '10.0.0.1/8'
 " '10.0.0.1/8'
 refused "$bonding	option code 'bats'
@@ -147,6 +166,23 @@ said 'proto_send_update vpn'
 handler teardown vpn '' || die "teardown fails"
 recodectl show links >/tmp/said 2>&1 || die "recodectl does not reach the daemon"
 [ -S /var/run/recoded/recoded.sock ] || die "the socket is in flash"
+# A change of the network is loaded by the daemon that runs, another file by one that procd starts.
+touch /tmp/running
+printf '%s' "$bonding" | grep -v latency >/etc/config/recoded
+service reload || die "a path without latency is refused"
+said "procd_set_param command /usr/sbin/recoded --config $RENDERED"
+said 'procd_add_reload_interface_trigger wwan'
+grep -q '^configuration .* applied' /tmp/said || die "the daemon does not reload"
+cp "$RENDERED" /etc/recoded/own.toml
+printf '%s' "$main	option file '/etc/recoded/own.toml'
+$server$router" >/etc/config/recoded
+service reload || die "a file is refused"
+said 'procd_set_param command /usr/sbin/recoded --config /etc/recoded/own.toml'
+! grep -q '^configuration ' /tmp/said || die "the daemon reloads its previous file"
+# Its neighbours are not known to the handler.
+handler setup vpn '' || die "the interface does not come up"
+! grep -q host_dependency /tmp/said || die "routes to neighbours of other sections"
+rm /tmp/running
 # A laptop has no uplinks of its own, and a server with a name.
 printf '%s' "$main$server$router" >/etc/config/recoded
 handler setup vpn '' || die "the interface does not come up"
