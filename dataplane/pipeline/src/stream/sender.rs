@@ -332,7 +332,7 @@ impl Sender {
     fn left_keepalive(&mut self, is_unanswered: bool, now: Nanos) {
         // Reports that resolve nothing do not prolong it: a neighbour may send them without end.
         let waits = now.saturating_sub(self.resolved_at);
-        let is_urgent = !self.is_idle() && self.is_full(now) && waits < KEEPALIVE_URGENT_NANOS;
+        let is_urgent = self.is_full(now) && waits < KEEPALIVE_URGENT_NANOS;
         let is_counted = self.is_idle() || self.link.keepalive.count < KEEPALIVES;
         self.link.keepalive.count += u32::from(is_counted && !is_urgent);
         self.asked_at = now;
