@@ -10,8 +10,7 @@ use crate::dataplane::Observation;
 use crate::rates::{Rate, Rates};
 use crate::theory;
 use recoded_api::v1::{
-    Engine, Flow, FlowNeighbour, HopLoss, Link, Parameters, Remote, Session, State,
-    Tunnel,
+    Engine, Flow, FlowNeighbour, HopLoss, Link, Parameters, Remote, Session, State, Tunnel,
 };
 use recoded_pipeline::params::{FlowCode, FlowParams, Nanos, PeerId, Redundancy, Role};
 use recoded_pipeline::report::{BlackHole, FlowCounters, FlowReport, NextHop, Remainder};

@@ -1,4 +1,4 @@
-//! Paths to one box that is found by what it sends.
+//! Paths to one box whose address is known once it sends.
 
 use super::{errors, parse};
 use crate::config::Config;
