@@ -9,6 +9,7 @@ use crate::network::options::{Fleet, NETWORK_HELP, Rendering};
 use crate::part::Show;
 use crate::ping;
 use crate::plan;
+use crate::summary::LEGEND;
 use crate::{durations, events};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
@@ -45,6 +46,7 @@ pub struct Arguments {
 #[derive(Subcommand)]
 pub enum Command {
     /// Show a summary, or one part in full
+    #[command(after_help = LEGEND)]
     Show {
         /// The part
         what: Option<Show>,

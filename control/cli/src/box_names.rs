@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 
 /// A box by its name and its place. Either may be all that is known.
 pub fn named_box(name: &str, place: &str) -> String {
-    let has_name = place.rsplit(':').next() == Some(name);
+    let bare = place.rsplit(':').next().and_then(|place| place.split('#').next());
+    let has_name = bare == Some(name);
     if name.is_empty() || has_name { place.to_owned() } else { format!("{name} ({place})") }
 }
 
@@ -35,7 +36,9 @@ impl BoxNames {
         let same = |(other, of): &(&String, &String)| *of == name && link(other) == link(hop);
         match (self.0.iter().filter(same).count(), link(hop)) {
             (1, Some(link)) => format!("{name} on {link}"),
-            _ => self.full(hop),
+            _ if !hop.contains(&format!(":{name}#")) => self.full(hop),
+            // Its name has the number of the path.
+            _ => hop.to_owned(),
         }
     }
 
@@ -91,5 +94,8 @@ mod tests {
         assert_eq!(names(&links).short("lte:10.0.2.1"), "hub on lte");
         let addresses = [("dsl", "10.0.1.1", "hub"), ("dsl", "10.0.2.1", "hub")];
         assert_eq!(names(&addresses).short("dsl:10.0.2.1"), "hub (dsl:10.0.2.1)");
+        let awaited = names(&[("wan", "home#0", "home"), ("wan", "home#1", "home")]);
+        assert_eq!(awaited.short("wan:home#1"), "wan:home#1");
+        assert_eq!(awaited.in_text("wan:home#1 is silent"), "wan:home#1 is silent");
     }
 }

@@ -52,6 +52,7 @@ mod plan;
 mod neighbours;
 mod network;
 mod reload;
+mod remark;
 mod sessions;
 
 mod show;

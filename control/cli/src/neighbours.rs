@@ -1,6 +1,7 @@
 //! The next hops of streams as text.
 
-use crate::table::{Align, percent, sentence, table};
+use crate::remark::Remark;
+use crate::table::{Align, percent, table};
 use recoded_api::v1::{Flow, FlowNeighbour};
 
 use Align::{Left, Right};
@@ -23,16 +24,17 @@ pub fn neighbour_table(flows: &[Flow]) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    table(head, &rows) + &flows.iter().flat_map(hop_faults).collect::<String>()
+    let faults = flows.iter().flat_map(hop_faults).map(|it| it.text());
+    table(head, &rows) + &faults.collect::<String>()
 }
 
 /// Faults of a flow's next hops, and their fixes.
-pub fn hop_faults(flow: &Flow) -> impl Iterator<Item = String> {
+pub fn hop_faults(flow: &Flow) -> impl Iterator<Item = Remark> {
     let label = format!("flow {}", flow.id);
     let has_own_packets = flow.code == "stream";
     let of = move |it| [silence(it), black_hole(it, has_own_packets)];
     let faults = flow.neighbours.iter().flat_map(of).flatten();
-    faults.map(move |words| sentence(&label, &words))
+    faults.map(move |words| Remark::new(&label, &words))
 }
 
 fn silence(neighbour: &FlowNeighbour) -> Option<String> {

@@ -1,7 +1,8 @@
 //! Sessions with neighbours and with other ends of flows, as text.
 
 use crate::box_names::named_box;
-use crate::table::{Align, duration, sentence, table};
+use crate::remark::Remark;
+use crate::table::{Align, duration, table};
 use recoded_api::v1::Session;
 
 use Align::{Left, Right};
@@ -31,7 +32,7 @@ pub fn session_table(sessions: &[Session]) -> String {
         ]
     });
     let remarks = sessions.iter().filter_map(remark);
-    table(head, &rows.collect::<Vec<_>>()) + &remarks.collect::<String>()
+    table(head, &rows.collect::<Vec<_>>()) + &remarks.map(|it| it.text()).collect::<String>()
 }
 
 /// The other end of a session.
@@ -45,10 +46,10 @@ pub fn is_of_source(session: &Session) -> bool {
 }
 
 /// Why there are no keys, and the fix; or the kind of keys that need no reply.
-pub fn remark(session: &Session) -> Option<String> {
+pub fn remark(session: &Session) -> Option<Remark> {
     if session.age_seconds.is_some() {
         let words = "keys without an answer, one-way by PSK or of a group: others every 10 s";
-        return session.one_way.then(|| sentence(&label(session), words));
+        return session.one_way.then(|| Remark::new(&label(session), words));
     }
     let words = match session.refusal.as_str() {
         "" if is_of_source(session) => {
@@ -73,5 +74,5 @@ pub fn remark(session: &Session) -> Option<String> {
              recodectl pubkey, and their pre-shared keys"
         ),
     };
-    Some(sentence(&label(session), &words))
+    Some(Remark::new(&label(session), &words))
 }

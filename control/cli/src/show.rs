@@ -1,5 +1,6 @@
 //! Tables of the state in full, as text of at most 100 columns; `summary` is the page without them.
 
+use crate::activity::reword;
 use crate::box_names::named_box;
 use crate::branches::branches;
 use crate::flows::{failed, flow_lines, given_up, legend, rates, units, worst_loss};
@@ -44,10 +45,12 @@ fn overview(state: &State) -> String {
         state.kernel
     );
     let full = |part| show(state, Some(part));
+    let mut worded = state.clone();
+    reword(&mut worded);
     let parts = [
         ("LINKS", full(Show::Links)),
         ("TUNNELS", tunnel_table(state) + &tunnel_reasons(state)),
-        ("FLOWS", flow_lines(&state.flows) + "\n" + &full(Show::Flows)),
+        ("FLOWS", flow_lines(&worded.flows) + "\n" + &full(Show::Flows)),
         ("SESSIONS", session_table(&state.sessions)),
         ("WORKERS", full(Show::Workers)),
         ("DROPS", full(Show::Drops)),

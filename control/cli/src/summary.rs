@@ -6,10 +6,11 @@
 //!  faults         -> sentences, as many as fit; the others are a number
 //! ```
 
-use crate::activity::{flow_word, neighbour_word};
-use crate::box_names::BoxNames;
+use crate::activity::{flow_word, heard, hop_of, neighbour_word, silence};
+use crate::box_names::{BoxNames, named_box};
 use crate::flows::worst_loss;
 use crate::neighbours::hop_faults;
+use crate::remark::Remark;
 use crate::sessions::remark;
 use crate::table::{
     Align, clipped, duration, known, millis, percent, residual, sentence, table, wrapped,
@@ -17,6 +18,18 @@ use crate::table::{
 use recoded_api::v1::{Flow, FlowNeighbour, Link, Neighbour, Session, State, Tunnel};
 
 use Align::{Left, Right};
+
+/// Explains the columns of the page.
+pub const LEGEND: &str = "\
+Columns of the summary:
+  limit     Mbit/s that the link is estimated to carry
+  loss      of this hop; under FLOWS, of the worst hop, before repair
+  trip ms   round trip
+  heard s   seconds since the last packet
+  Mbit/s    IP packets
+  wire      Mbit/s sent, headers and repairs included
+  residual  share that the sink gave up
+  -         not known, or nothing was sent";
 
 /// Lines of a terminal.
 const LINES: usize = 24;
@@ -87,14 +100,14 @@ fn neighbours(state: &State, names: &BoxNames) -> String {
         ("name", Left),
         ("link", Left),
         ("state", Left),
-        ("Mbit/s", Right),
+        ("limit", Right),
         ("loss", Right),
         ("trip ms", Right),
         ("heard s", Right),
     ];
     let of = |link: &Link| {
         let row = |it: &Neighbour| {
-            let hop = format!("{}:{}", link.name, it.address);
+            let hop = hop_of(link, it);
             let reports = reports(state, &hop);
             let loss = reports.iter().filter_map(|it| it.loss).reduce(f64::max);
             let trip = reports.iter().filter_map(|it| it.round_trip_us).reduce(f64::max);
@@ -121,15 +134,6 @@ fn neighbours(state: &State, names: &BoxNames) -> String {
 fn reports<'a>(state: &'a State, hop: &str) -> Vec<&'a FlowNeighbour> {
     let all = state.flows.iter().flat_map(|flow| &flow.neighbours);
     all.filter(|it| it.next_hop == hop).collect()
-}
-
-/// Seconds since a packet of a neighbour came, of any kind.
-fn heard(state: &State, hop: &str, neighbour: &Neighbour) -> Option<f64> {
-    let arrivals = state.flows.iter().flat_map(|flow| &flow.arrivals);
-    let arrivals =
-        arrivals.filter(|it| it.upstream == hop).filter_map(|it| it.received_ago_seconds);
-    let reported = reports(state, hop).into_iter().filter_map(|it| it.heard_ago_seconds);
-    arrivals.chain(reported).chain(neighbour.said_ago_seconds).reduce(f64::min)
 }
 
 fn flows(state: &State, names: &BoxNames) -> String {
@@ -175,9 +179,10 @@ fn ends(flow: &Flow, names: &BoxNames) -> String {
 
 /// Faults as sentences, causes before their consequences.
 fn faults(state: &State, names: &BoxNames) -> Vec<String> {
-    let mut faults: Vec<String> = state.links.iter().flat_map(link_faults).collect();
-    let refused = |it: &&Session| it.age_seconds.is_none() && !it.refusal.is_empty();
-    let sessions = state.sessions.iter().filter(refused);
+    let mut faults: Vec<Remark> =
+        state.links.iter().flat_map(|link| link_faults(state, link)).collect();
+    let has_no_keys = |it: &&Session| it.age_seconds.is_none() && !follows(state, it);
+    let sessions = state.sessions.iter().filter(has_no_keys);
     faults.extend(sessions.filter_map(remark));
     faults.extend(state.flows.iter().flat_map(hop_faults));
     let is_deaf =
@@ -185,15 +190,36 @@ fn faults(state: &State, names: &BoxNames) -> Vec<String> {
     faults.extend(state.flows.iter().filter(is_deaf).map(|flow| {
         let words = "packets are sent, and no feedback arrives: check that the next boxes run and \
                      have this flow, and that packets pass in both directions";
-        sentence(&format!("flow {}", flow.id), words)
+        Remark::new(&format!("flow {}", flow.id), words)
     }));
     faults.extend(state.tunnels.iter().filter_map(tunnel_fault));
-    faults.iter().map(|fault| names.in_text(fault)).collect()
+    faults.iter().map(|fault| fault.named(names)).collect()
 }
 
-fn link_faults(link: &Link) -> Vec<String> {
+/// Whether a session lacks keys because its neighbours are not there, which has a line already.
+fn follows(state: &State, session: &Session) -> bool {
+    let is_absent = |hop: &String| {
+        let links = state.links.iter().filter(|link| hop.starts_with(&format!("{}:", link.name)));
+        let mut links = links.map(|link| {
+            let mut neighbours = link.neighbours.iter().filter(|it| hop_of(link, it) == *hop);
+            let words = neighbours.next().map(|it| neighbour_word(state, link, it));
+            !link.waits.is_empty() || matches!(words, Some("waiting" | "down" | "silent"))
+        });
+        links.any(|is_absent| is_absent)
+    };
+    let of_flow = session
+        .with
+        .rsplit_once("flow ")
+        .and_then(|(_, id)| state.flows.iter().find(|flow| flow.id.to_string() == id));
+    match of_flow {
+        Some(flow) => flow.next_hops.iter().chain(&flow.upstreams).all(is_absent),
+        None => is_absent(&session.with),
+    }
+}
+
+fn link_faults(state: &State, link: &Link) -> Vec<Remark> {
     let Link { name, interface, .. } = link;
-    let fault = |words: &str| sentence(name, words);
+    let fault = |words: &str| Remark::new(name, words);
     match link.state.as_str() {
         "waiting" => {
             return vec![fault(&format!("waiting: {}; its packets are dropped", link.waits))];
@@ -209,7 +235,11 @@ fn link_faults(link: &Link) -> Vec<String> {
             faults.push(fault(&format!("waiting for {}: {}", it.address, it.waits)));
         } else if !it.resolved {
             let words = "does not answer ARP or neighbour discovery: check that it is up";
-            faults.push(fault(&format!("{} {words}", it.address)));
+            faults.push(fault(&format!("{} {words}", named_box(&it.name, &it.address))));
+        } else if let Some(silence) = silence(state, link, it) {
+            let cure = "check that recoded runs there, and that packets pass in both directions";
+            let who = named_box(&it.name, &it.address);
+            faults.push(fault(&format!("{who} {}: {cure}", silence.words)));
         }
         let disagreements = it.disagreements.iter();
         faults.extend(disagreements.map(|it| fault(&format!("{} ({})", it.cause, it.cure))));
@@ -217,7 +247,7 @@ fn link_faults(link: &Link) -> Vec<String> {
     faults
 }
 
-fn tunnel_fault(tunnel: &Tunnel) -> Option<String> {
+fn tunnel_fault(tunnel: &Tunnel) -> Option<Remark> {
     let Tunnel { mtu, mtu_configured, .. } = tunnel;
     let words = match tunnel.state.as_str() {
         "gone" => "another program deleted it; it is recreated".to_owned(),
@@ -227,7 +257,7 @@ fn tunnel_fault(tunnel: &Tunnel) -> Option<String> {
         }
         _ => return None,
     };
-    Some(sentence(&tunnel.name, &words))
+    Some(Remark::new(&tunnel.name, &words))
 }
 
 #[cfg(test)]
@@ -257,6 +287,40 @@ mod tests {
         assert!(!text.contains("FAULTS") && text.contains("idle"), "{text}");
         for word in ["waiting", "quiet", "silent", "down", "dropped", "no "] {
             assert!(!text.contains(word), "{word}:\n{text}");
+        }
+    }
+
+    /// The page once had no fault where doctor failed.
+    #[test]
+    fn silent_neighbour_and_session_without_keys_have_a_line() {
+        let mut state = line::idle();
+        state.sessions[1].age_seconds = None;
+        let text = summary(&state);
+        let keys = text.split("FAULTS").nth(1).expect("faults");
+        assert!(keys.contains("does not answer"), "{text}");
+        state.links[0].neighbours[0].said_ago_seconds = Some(45.0);
+        state.sessions[0].age_seconds = Some(90.0);
+        let text = summary(&state);
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let fault =
+            "FAULTS wan relay (192.0.2.20) was last heard 45 s ago: check that recoded runs";
+        assert!(words.contains(fault), "{text}");
+        assert!(words.ends_with("in both directions"), "the session follows: {text}");
+    }
+
+    /// Names were once inserted into wrapped lines: these grew beyond 80 columns, and a hop at the
+    /// end of a line got none.
+    #[test]
+    fn faults_with_names_fit_the_columns() {
+        for letters in 1..40 {
+            let mut state = line::relay();
+            state.links[1].neighbours[0].name = "s".repeat(letters);
+            state.flows[0].neighbours[0].lost_packet_bytes = Some(1400);
+            state.flows[0].neighbours[0].arrived_packet_bytes = Some(1300);
+            let text = summary(&state);
+            assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+            let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(words.contains(&format!("{} (lan:10.0.2.2),", "s".repeat(letters))), "{text}");
         }
     }
 

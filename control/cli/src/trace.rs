@@ -17,6 +17,9 @@ pub struct Trace {
     flow: u64,
     role: String,
     state: Option<String>,
+    /// The same in the word that all commands have for it.
+    #[serde(skip)]
+    word: String,
     hops: Vec<Hop>,
     /// Why no hop is known, and what to do; null where one is.
     not_known: Option<String>,
@@ -107,6 +110,7 @@ fn trace(state: &State, flow: &Flow) -> Trace {
         flow: flow.id,
         role: flow.role.clone(),
         state: flow.state.clone(),
+        word: flow_word(state, flow).to_owned(),
         not_known: hops.is_empty().then(|| not_known(state, flow)),
         hops,
         rank_ratio: flow.rank_ratio.or_else(|| remote?.rank_ratio),
@@ -207,9 +211,9 @@ pub fn text(traces: &[Trace]) -> String {
 }
 
 fn block(trace: &Trace) -> String {
-    let Trace { flow, role, state, hops, .. } = trace;
-    let state = state.as_deref().unwrap_or("state not known");
-    let mut text = format!("flow {flow}, {role}, {state}\n");
+    let Trace { flow, role, word, hops, .. } = trace;
+    let word = if word == "-" { "state not known" } else { word };
+    let mut text = format!("flow {flow}, {role}, {word}\n");
     if hops.is_empty() {
         text += &sentence("hops", trace.not_known.as_deref().unwrap_or_default());
     } else {

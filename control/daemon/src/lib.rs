@@ -20,6 +20,7 @@ pub mod live;
 
 pub mod state;
 
+mod awaited;
 mod branches;
 pub mod rates;
 

@@ -235,8 +235,10 @@ impl<D: Dataplane> Live<D> {
         let refused = |errors: ConfigErrors| ControlError::Refused { reason: errors.to_string() };
         let known = self.mtus_now();
         let mtu = |name: &str| known.get(name).or_else(|| next.mtus.get(name).copied());
-        let (document, mtus, mut config) =
+        let (document, mtus, config) =
             Config::parse_on(&next.file, &next.text, &mtu, Some(&next.names)).map_err(refused)?;
+        let memory = self.config.daemon.memory;
+        let mut config = config.keeping_memory(&document, &mtus, memory).map_err(refused)?;
         let kept = self.keeping_mtus(&config, &document);
         let mut changes = diff(&self.config, &kept, &document);
         match changes.iter().any(|change| change.cost == Cost::Restart) {

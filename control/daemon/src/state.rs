@@ -1,5 +1,6 @@
 //! Builds the state that the control socket shows, from configuration and observation.
 
+use crate::awaited::name_awaited;
 use crate::branches::{arrivals, carries_mbit};
 use crate::config::auth::Auth;
 use crate::config::code::Word;
@@ -9,19 +10,17 @@ use crate::dataplane::Observation;
 use crate::rates::{Rate, Rates};
 use crate::theory;
 use recoded_api::v1::{
-    Engine, Flow, FlowNeighbour, HopLoss, Link, Neighbour, Parameters, Remote, Session, State,
-    Tunnel,
+    Engine, Flow, FlowNeighbour, HopLoss, Link, Parameters, Remote, Session, State, Tunnel,
 };
 use recoded_pipeline::params::{FlowCode, FlowParams, Nanos, PeerId, Redundancy, Role};
 use recoded_pipeline::report::{BlackHole, FlowCounters, FlowReport, NextHop, Remainder};
 use recoded_runtime::secure::TRAILER_BYTES;
 use recoded_runtime::{SessionReport, Sessions, ip_packet_bytes};
 use std::collections::BTreeSet;
-use std::net::IpAddr;
 use std::time::Duration;
 
 /// Why a flow waits whose neighbour has no known address.
-const AWAITED: &str = "its address is known once it sends: see that recoded runs there";
+pub const AWAITED: &str = "its address is known once it sends: see that recoded runs there";
 
 /// Silence after which a flow is quiet: as long as a next hop may be silent, and more than two
 /// samples.
@@ -57,7 +56,7 @@ pub fn observed(
         for (neighbour, hop) in link.neighbours.iter_mut().zip(hops) {
             neighbour.name = config.box_name(hop).to_owned();
             if config.is_awaited(hop) {
-                name_awaited(neighbour, hop.address, config.shown(hop));
+                name_awaited(neighbour, hop.address, &config.links[index].name, config.shown(hop));
             }
             if let Some(trouble) = config.trouble(hop) {
                 neighbour.address = config.written(hop);
@@ -106,16 +105,6 @@ pub fn observed(
         drops: seen.drops,
         config: String::new(),
     }
-}
-
-/// Replaces the placeholder address of a neighbour, also where the dataplane speaks of it.
-fn name_awaited(neighbour: &mut Neighbour, placeholder: IpAddr, name: String) {
-    let (placeholder, named) = (format!("{placeholder} "), format!("{name} "));
-    for it in &mut neighbour.disagreements {
-        it.cause = it.cause.replace(&placeholder, &named);
-        it.cure = it.cure.replace(&placeholder, &named);
-    }
-    neighbour.address = name;
 }
 
 /// The reason why a flow waits: all its next hops wait, or all its upstreams do.
@@ -549,12 +538,6 @@ private_key = "/etc/recoded/private.key"
         assert_eq!(shown(&roaming.replace("name = \"laptop\"\n[", "[")), "west:key-3p7bfXt9");
         let known = roaming.replace("0.0.0.1", "10.0.1.1");
         assert_eq!(shown(&known), "west:10.0.1.1", "an address that is known is shown");
-        let cause = "0.0.0.1 sends flow 7".to_owned();
-        let disagreement = recoded_api::v1::Disagreement { cause, ..Default::default() };
-        let mut neighbour = Neighbour { disagreements: vec![disagreement], ..Neighbour::default() };
-        name_awaited(&mut neighbour, "0.0.0.1".parse().expect("an address"), "laptop".into());
-        assert_eq!(neighbour.disagreements[0].cause, "laptop sends flow 7");
-        assert_eq!(neighbour.address, "laptop");
     }
 
     /// The tag of a hop with keys was once left out, so that paths of the named MTU lost packets.

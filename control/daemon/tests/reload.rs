@@ -284,3 +284,52 @@ fn addresses_of_a_tunnel_and_metrics_cost_nothing_where_the_supervisor_can_chang
     assert_eq!(cost("metrics = \"127.0.0.1:9428\""), "live");
     assert_eq!(cost("#"), "live");
 }
+
+/// A hub with `clients` of `tunnels` clients, each of which has a flow in each direction.
+fn hub(tunnels: usize, clients: usize) -> String {
+    let mut text = "[[link]]\nname = \"l\"\ninterface = \"missing0\"\n".to_owned();
+    for client in 0..tunnels {
+        let name = format!("rec{client}");
+        text += &format!("[[tunnel]]\nname = \"{name}\"\naddress = \"10.99.{client}.1/24\"\n");
+        let place = format!("{{ link = \"l\", address = \"10.1.{client}.2\" }}");
+        let flow = |id: usize| format!("[[flow]]\nid = {id}\ntunnel = \"{name}\"\n");
+        if client < clients {
+            text += &format!(
+                "{}role = \"source\"\nnext_hops = [{place}]\n{}role = \"sink\"\n\
+                 upstream = {place}\n",
+                flow(2 * client),
+                flow(2 * client + 1),
+            );
+        }
+    }
+    text
+}
+
+/// The default of `memory` follows the number of tunnels. A client less at a hub once restarted
+/// the process, for a smaller budget and other windows.
+#[test]
+fn default_memory_stays_when_flows_end_and_a_written_one_changes() {
+    let served = Served::with(&hub(120, 120));
+    let mut client = served.client();
+    let memory = |text: &str| {
+        let mut lines = text.lines().map(str::to_owned);
+        lines.find(|line| line.starts_with("memory = ")).expect("a budget")
+    };
+    let before = memory(&client.config().expect("config"));
+    if before == "memory = \"512 MiB\"" {
+        println!("skipped: this box has less than 2 GiB");
+        return;
+    }
+    let fewer = hub(120, 40);
+    write(&served, &fewer);
+    let outcome = client.reload(false, None).expect("reloaded");
+    assert_eq!(outcome.changes.len(), 160, "only flows: {:?}", outcome.changes);
+    assert!(costs(&outcome).iter().all(|(cost, _)| *cost == "live"), "{:?}", outcome.changes);
+    assert!(outcome.applied && !outcome.replaces);
+    assert_eq!(memory(&client.config().expect("config")), before);
+    assert_eq!(memory(&served.keeper.in_force().0), before);
+    assert_eq!(client.reload(true, None).expect("compared").changes, [], "it is as the file");
+    write(&served, &format!("[daemon]\nmemory = \"512 MiB\"\n{fewer}"));
+    let diff = client.reload(true, None).expect("compared");
+    assert!(costs(&diff).iter().any(|(cost, what)| *cost == "gap" && what.contains("memory")));
+}

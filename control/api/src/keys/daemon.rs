@@ -86,7 +86,7 @@ pub const DAEMON: Table = Table {
                 change is refused for needing more. Below 256 MiB of memory, the default is a \
                 quarter of that, and at least 32 MiB. On larger boxes with more than some 80 \
                 tunnels it is doubled until the smallest windows of all fit, up to half of the \
-                memory of the box.",
+                memory of the box. A reload never lowers a default.",
             ..KEY
         },
         Key {

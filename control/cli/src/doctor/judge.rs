@@ -1,12 +1,15 @@
 //! Findings from two looks at a daemon, some time apart.
 
-use crate::activity::SILENT_SECONDS;
+use super::roots::WAITING_FOR;
+use crate::activity::{SILENT_SECONDS, Silence, carries, hop_of, silence};
 use crate::box_names::named_box;
 use crate::sessions::is_of_source;
+use recoded::state::AWAITED;
 use recoded_api::v1::{Flow, Link, Neighbour, State};
 use recoded_counters::{Counter, Table, flow, link, tunnel, verdict, worker};
 use recoded_host::{Finding, Level};
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 /// Default port of coded packets.
 const PORT_DEFAULT: u16 = 9426;
@@ -80,11 +83,15 @@ fn links(state: &State, findings: &mut Vec<Finding>) {
         for it in link.neighbours.iter().filter(|neighbour| !neighbour.waits.is_empty()) {
             let default = (it.waits.as_str(), "write an address of the family of the link");
             let (cause, cure) = it.waits.rsplit_once(": ").unwrap_or(default);
-            findings.push(error(
-                &subject,
-                format!("waiting: {}: {cause}", it.address),
-                cure.into(),
-            ));
+            let is_awaited = it.waits == AWAITED;
+            let is_new = state.uptime_seconds as f64 <= SILENT_SECONDS;
+            let level = match is_awaited {
+                true => absent_level(state, link, it, is_new),
+                false => Level::Error,
+            };
+            let cause = format!("{WAITING_FOR}{}: {cause}", it.address);
+            let (subject, cure) = (subject.clone(), cure.to_owned());
+            findings.push(Finding { level, subject, cause, cure, mend: Vec::new() });
         }
         if !matches!(link.state.as_str(), "" | "up") {
             let cause = format!("{} is {}", link.interface, link.state);
@@ -97,50 +104,64 @@ fn links(state: &State, findings: &mut Vec<Finding>) {
         for neighbour in silent.filter(|_| link.socket_mode != "udp") {
             findings.push(error(
                 &subject,
-                format!("the Ethernet address of {} is not known", who(neighbour)),
+                format!("the Ethernet address of {} is not known", who(link, neighbour)),
                 "check that it is up, on this link, and answers ARP or neighbour discovery".into(),
             ));
         }
         unheard(state, link, findings);
         for neighbour in &link.neighbours {
-            talked(&state.version, &subject, neighbour, findings);
+            talked(&state.version, link, neighbour, findings);
         }
     }
 }
 
-/// Neighbours whose announcements do not arrive, traffic or not. Those without a return path, and
-/// those that a flow only sends to, need not announce themselves.
+/// Neighbours of which nothing arrives, traffic or not.
 fn unheard(state: &State, link: &Link, findings: &mut Vec<Finding>) {
-    let can_be_heard = |it: &&Neighbour| it.resolved && it.waits.is_empty();
-    for it in link.neighbours.iter().filter(can_be_heard) {
-        let hop = format!("{}:{}", link.name, it.address);
-        let is_one_way = state.sessions.iter().any(|it| it.with == hop && it.one_way);
-        let is_expected = state.flows.iter().any(|flow| {
-            let is_answered = flow.role == "source" && flow.state.is_some();
-            flow.upstreams.contains(&hop) || is_answered && flow.next_hops.contains(&hop)
-        });
-        let cause = match it.said_ago_seconds {
-            Some(ago) if ago > SILENT_SECONDS => {
-                format!("{} was last heard {ago:.0} s ago", who(it))
-            }
-            None if is_expected && !is_one_way && state.uptime_seconds as f64 > SILENT_SECONDS => {
-                format!("{} has not been heard since the start", who(it))
-            }
-            _ => continue,
-        };
+    for it in &link.neighbours {
+        let Some(Silence { words, is_new }) = silence(state, link, it) else { continue };
+        let level = absent_level(state, link, it, is_new);
+        let cause = format!("{} {words}", who(link, it));
         let cure = "check that recoded runs there, and that packets pass in both directions";
-        findings.push(error(&format!("link {}", link.name), cause, cure.into()));
+        let (subject, cure) = (format!("link {}", link.name), cure.to_owned());
+        findings.push(Finding { level, subject, cause, cure, mend: Vec::new() });
     }
 }
 
-/// A neighbour by name and address.
-fn who(neighbour: &Neighbour) -> String {
-    named_box(&neighbour.name, &neighbour.address)
+/// An absent neighbour is no error at first, and a box that roams may sleep while others carry
+/// packets.
+fn absent_level(state: &State, link: &Link, neighbour: &Neighbour, is_new: bool) -> Level {
+    let is_harmless = is_new || roams(state, link, neighbour) && carries(state);
+    if is_harmless { Level::Warning } else { Level::Error }
+}
+
+/// Whether the address of a neighbour may change, by the active configuration.
+fn roams(state: &State, link: &Link, neighbour: &Neighbour) -> bool {
+    let is_awaited = neighbour.address.parse::<IpAddr>().is_err();
+    let config: toml::Table = state.config.parse().unwrap_or_default();
+    let written = config.get("neighbour").and_then(|all| all.as_array());
+    let mut written = written.into_iter().flatten();
+    let is_it = |it: &toml::Value, key: &str, value: &str| {
+        it.get(key).and_then(|it| it.as_str()) == Some(value)
+    };
+    is_awaited
+        || written.any(|it| {
+            let is_here = is_it(it, "link", &link.name) && is_it(it, "address", &neighbour.address);
+            is_here && it.get("roams").and_then(|it| it.as_bool()) == Some(true)
+        })
+}
+
+/// A neighbour by name and address, or by link:name while its address is a placeholder.
+fn who(link: &Link, neighbour: &Neighbour) -> String {
+    match neighbour.address.parse::<IpAddr>() {
+        Ok(_) => named_box(&neighbour.name, &neighbour.address),
+        Err(_) => hop_of(link, neighbour),
+    }
 }
 
 /// Findings from the neighbours' own reports.
-fn talked(version: &str, subject: &str, neighbour: &Neighbour, findings: &mut Vec<Finding>) {
-    let (who, ahead) = (who(neighbour), neighbour.clock_ahead_seconds);
+fn talked(version: &str, link: &Link, neighbour: &Neighbour, findings: &mut Vec<Finding>) {
+    let (who, ahead) = (who(link, neighbour), neighbour.clock_ahead_seconds);
+    let subject = &format!("link {}", link.name);
     for it in &neighbour.disagreements {
         findings.push(error(subject, it.cause.clone(), it.cure.clone()));
     }

@@ -147,8 +147,12 @@ fn elsewhere() -> Finding {
     }
 }
 
-fn diagnosis(state: &State, findings: Vec<Finding>) -> Diagnosis {
+fn diagnosis(state: &State, mut findings: Vec<Finding>) -> Diagnosis {
     let causes = roots::of(state, &findings);
+    let levels: Vec<Level> = findings.iter().map(|it| it.level).collect();
+    for (finding, cause) in findings.iter_mut().zip(&causes) {
+        finding.level = cause.map_or(finding.level, |at| finding.level.min(levels[at]));
+    }
     let is_cause = |at: usize| causes.contains(&Some(at));
     let subjects: Vec<String> = findings.iter().map(|it| it.subject.clone()).collect();
     let mut findings: Vec<(usize, Finding)> = findings.into_iter().enumerate().collect();
@@ -202,26 +206,24 @@ pub fn text(diagnosis: &Diagnosis) -> String {
         text.push_str(&sentence(&label, &named(&words)));
         let mut follow: Vec<String> = Vec::new();
         while let Some(it) = findings.next_if(|it| it.follows_from.is_some()) {
-            follow.push(named(&it.subject));
+            if it.subject != *subject && !follow.contains(&named(&it.subject)) {
+                follow.push(named(&it.subject));
+            }
         }
         if !follow.is_empty() {
-            let (count, list) = (follow.len(), names(follow));
-            text.push_str(&sentence("", &format!("{count} more follow from it: {list}")));
+            let (count, list) = (follow.len(), follow.join(", "));
+            let verb = if count == 1 { "follows" } else { "follow" };
+            text.push_str(&sentence("", &format!("{count} more {verb} from it: {list}")));
         }
     }
     for Note { subject, text: note } in &diagnosis.notes {
         text.push_str(&sentence(&format!("note {subject}"), note));
     }
     let (errors, warnings) = (diagnosis.errors, diagnosis.warnings);
-    let end = format!("errors {errors}, warnings {warnings}; looked at {}", diagnosis.looked_at);
+    let found = if errors + warnings == 0 { "no fault found; " } else { "" };
+    let looked_at = &diagnosis.looked_at;
+    let end = format!("{found}errors {errors}, warnings {warnings}; looked at {looked_at}");
     text + &paragraph(&end, COLUMNS)
-}
-
-/// Distinct subjects.
-fn names(mut subjects: Vec<String>) -> String {
-    let mut seen = BTreeSet::new();
-    subjects.retain(|subject| seen.insert(subject.clone()));
-    subjects.join(", ")
 }
 
 /// The daemon's requirements on its host, from its state.
@@ -290,6 +292,7 @@ mod tests {
         assert!(idle.links[0].faults["tx_no_neighbour"] > 0, "those of the start");
         let found = diagnosis(&idle, judge::judge(&idle, &idle));
         assert_eq!((found.errors, found.warnings), (0, 0), "{}", text(&found));
+        assert!(text(&found).contains("\nno fault found; errors 0,"), "{}", text(&found));
     }
 
     #[test]
@@ -300,13 +303,61 @@ mod tests {
         dead.sessions.iter_mut().for_each(|it| it.age_seconds = None);
         let mut never = fixed::line::idle();
         never.links[0].neighbours[0].said_ago_seconds = None;
+        never.sessions.truncate(1);
+        never.sessions[0].age_seconds = None;
         let texts = [&awaited, &dead, &never].map(|state| said(state, state));
         assert!(texts.iter().all(|text| text.lines().all(|it| it.chars().count() <= 80)));
         assert!(texts.iter().all(|text| !text.contains("0.0.0.")));
         assert_golden("doctor-line.txt", &texts.join("\n"));
         // A process that has just started has not been told of its neighbours.
         never.uptime_seconds = 5;
-        assert!(said(&never, &never).contains("errors 0"), "{}", said(&never, &never));
+        let text = said(&never, &never);
+        assert!(
+            text.contains("warn link wan") && text.contains("has not been heard yet"),
+            "{text}"
+        );
+        assert!(text.contains("1 more follows from it: session with"), "{text}");
+        assert!(text.contains("\nerrors 0, warnings 1"), "{text}");
+    }
+
+    /// A laptop that sleeps was once a failure of the hub that serves others.
+    #[test]
+    fn roaming_box_that_sleeps_is_a_warning_while_another_path_carries() {
+        let mut hub = fixed::line::idle();
+        let mut laptop = hub.links[0].neighbours[0].clone();
+        (laptop.address, laptop.name) = ("laptop".into(), "laptop".into());
+        laptop.said_ago_seconds = Some(4000.0);
+        hub.links[0].neighbours.push(laptop);
+        let mut flow = hub.flows[1].clone();
+        (flow.id, flow.upstreams) = (4, vec!["wan:laptop".into()]);
+        hub.flows.push(flow);
+        let mut session = hub.sessions[0].clone();
+        (session.with, session.age_seconds) = ("wan:laptop".into(), None);
+        hub.sessions.push(session);
+        let found = |state: &State| {
+            let found = diagnosis(state, judge::judge(state, state));
+            (found.errors, found.warnings)
+        };
+        assert_eq!(found(&hub), (0, 1), "{}", said(&hub, &hub));
+        let text = said(&hub, &hub);
+        assert!(text.contains("warn link wan wan:laptop was last heard 4000 s ago"), "{text}");
+        let mut awaited = hub.clone();
+        awaited.links[0].neighbours[1].waits = recoded::state::AWAITED.into();
+        awaited.links[0].neighbours[1].said_ago_seconds = None;
+        assert_eq!(found(&awaited), (0, 1), "{}", said(&awaited, &awaited));
+        // By an address that is configured, and roams.
+        let mut placed = hub.clone();
+        placed.links[0].neighbours[1].address = "192.0.2.9".into();
+        placed.flows[2].upstreams = vec!["wan:192.0.2.9".into()];
+        placed.sessions[2].with = "wan:192.0.2.9".into();
+        assert_eq!(found(&placed).0, 1, "{}", said(&placed, &placed));
+        let neighbour = "[[neighbour]]\nlink = \"wan\"\naddress = \"192.0.2.9\"\nroams = true\n";
+        placed.config += neighbour;
+        assert_eq!(found(&placed), (0, 1), "{}", said(&placed, &placed));
+        // Nothing can pass.
+        hub.links[0].neighbours[0].said_ago_seconds = Some(45.0);
+        hub.sessions[0].age_seconds = Some(90.0);
+        assert_eq!(found(&hub).0, 2, "{}", said(&hub, &hub));
     }
 
     /// A neighbour that was down during the start is not reported later.

@@ -7,9 +7,18 @@
 
 use recoded_api::v1::{Flow, State};
 use recoded_host::{Finding, Level};
+use std::net::IpAddr;
 
 /// Counters of a link that rise while one of its neighbours is down.
 const OF_NEIGHBOURS: [&str; 3] = ["tx_no_neighbour", "rx_icmp_no_port", "rx_icmp_unreachable"];
+
+/// Prefix of the cause where a neighbour has no address yet.
+pub const WAITING_FOR: &str = "waiting for ";
+
+/// Words about a neighbour of which nothing comes: even a warning then explains what follows.
+const SILENT: [&str; 3] = [WAITING_FOR, " was last heard ", " has not been heard "];
+
+const LAYER_OF_FLOWS: u8 = 4;
 
 /// The part of a network that a finding is about.
 #[derive(Clone, PartialEq, Debug)]
@@ -47,7 +56,10 @@ pub fn of(state: &State, findings: &[Finding]) -> Vec<Option<usize>> {
         let explained: Option<Vec<&usize>> = place.scopes.iter().map(explained_by).collect();
         match explained.as_deref() {
             Some([first, ..]) => causes[at] = Some(**first),
-            _ if findings[at].level == Level::Error => roots.push(at),
+            // Warnings that have a place on a link are silent neighbours.
+            _ if findings[at].level == Level::Error || place.layer < LAYER_OF_FLOWS => {
+                roots.push(at);
+            }
             _ => {}
         }
     }
@@ -67,8 +79,9 @@ impl FindingLayer {
 fn place(state: &State, finding: &Finding) -> Option<FindingLayer> {
     let Finding { subject, cause, level, .. } = finding;
     let is_error = *level == Level::Error;
-    // A warning causes nothing. Only one about a flow may follow from an error.
-    if !is_error && !subject.starts_with("flow ") {
+    // Other warnings cause nothing. Only one about a flow may follow from an error.
+    let is_silence = subject.starts_with("link ") && SILENT.iter().any(|it| cause.contains(it));
+    if !is_error && !is_silence && !subject.starts_with("flow ") {
         return None;
     }
     let with = |layer, scopes: Vec<Scope>| {
@@ -92,7 +105,7 @@ fn place(state: &State, finding: &Finding) -> Option<FindingLayer> {
     if let Some(id) = subject.strip_prefix("flow ") {
         let flow = state.flows.iter().find(|flow| flow.id.to_string() == id)?;
         let named = hops(flow).filter(|hop| cause.split_whitespace().any(|word| word == *hop));
-        return with(4, named.filter_map(scope).collect());
+        return with(LAYER_OF_FLOWS, named.filter_map(scope).collect());
     }
     let tunnel = subject.strip_prefix("tunnel ")?;
     let is_of_paths = cause.contains("no carrier");
@@ -112,17 +125,24 @@ fn scope(name: &str) -> Option<Scope> {
     Some(Scope { link: link.into(), address: Some(address.into()) })
 }
 
-/// The neighbour of a link named in a cause.
+/// The neighbour of a link named in a cause, by address or as link:name: a name alone may be any
+/// word.
 fn neighbour(state: &State, link: &str, cause: &str) -> Option<String> {
     let ours = state.links.iter().filter(|it| it.name == link);
     let known = ours.flat_map(|link| link.neighbours.iter().map(|it| it.address.as_str()));
     let of_flows = state.flows.iter().flat_map(hops).filter_map(|hop| hop.split_once(':'));
     let of_flows = of_flows.filter(|(of, _)| *of == link).map(|(_, address)| address);
     let mut all = known.chain(of_flows);
+    let awaited = cause.strip_prefix(WAITING_FOR).and_then(|it| it.split(": ").next());
     let is_named = |address: &&str| {
-        cause
-            .split_whitespace()
-            .any(|word| word.trim_matches(['(', ')', ',', ':', ';']) == *address)
+        let is_address = address.parse::<IpAddr>().is_ok();
+        let hop = format!("{link}:{address}");
+        let mut words = cause.split_whitespace();
+        awaited == Some(address)
+            || words.any(|word| {
+                let word = word.trim_matches(['(', ')', ',', ':', ';']);
+                word == hop || is_address && word == *address
+            })
     };
     all.find(is_named).map(str::to_owned)
 }
@@ -186,6 +206,26 @@ mod tests {
         let causes = of(&state(), &findings);
         // The tunnel has another path, which has no finding.
         assert_eq!(causes, [None, Some(0), Some(0), None, Some(3), None, None]);
+    }
+
+    /// A box called `not` was once named by every cause with that word.
+    #[test]
+    fn awaited_box_is_named_as_link_and_name_only() {
+        let mut state = state();
+        state.flows[0].next_hops = vec!["east:not".into()];
+        state.flows[1].next_hops = vec!["east:10.0.2.1".into()];
+        let silent = |who: &str| error("link east", &format!("{who} was last heard 45 s ago"));
+        let unknown = error("link east", "the Ethernet address of 10.0.2.1 is not known");
+        let session = |with: &str| error(&format!("session with {with}"), "there are no keys");
+        let (one, other) = (session("east:10.0.2.1"), session("east:not"));
+        let causes = of(&state, &[unknown, one.clone(), other.clone()]);
+        assert_eq!(causes, [None, Some(0), None]);
+        let causes = of(&state, &[silent("east:not"), one.clone(), other.clone()]);
+        assert_eq!(causes, [None, None, Some(0)]);
+        let waits = error("link east", "waiting for not: its address is known once it sends");
+        assert_eq!(of(&state, &[waits.clone(), one, other.clone()]), [None, None, Some(0)]);
+        let warning = Finding { level: Level::Warning, ..waits };
+        assert_eq!(of(&state, &[warning, other]), [None, Some(0)], "it may sleep");
     }
 
     #[test]

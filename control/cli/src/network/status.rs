@@ -3,6 +3,7 @@
 use super::graph::{Graph, graphs};
 use super::ssh::{Answer, NoAnswer};
 use super::{Boxes, Told, worse};
+use crate::activity::reword;
 use crate::flows::worst_loss;
 use crate::part::Show;
 use crate::table::{Align, percent, sentence, table};
@@ -102,13 +103,14 @@ fn condition(node: &str, host: &str, answer: Result<Answer, NoAnswer>) -> Condit
     condition.state = "no daemon";
     let mut values = values(&answer.text).into_iter();
     let state = values.next().and_then(|state| serde_json::from_value::<State>(state).ok());
-    let Some(state) = state else {
+    let Some(mut state) = state else {
         let (cause, cure) = refused(&answer);
         condition.findings.push(finding(cause, cure));
         return condition;
     };
     condition.state = "up";
     condition.version = Some(state.version.clone());
+    reword(&mut state);
     for flow in &state.flows {
         let word = flow.state.clone().unwrap_or_else(|| "unreported".into());
         *condition.flows.entry(word).or_default() += 1;

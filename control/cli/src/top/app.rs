@@ -1,5 +1,6 @@
 //! State of the live view, and key bindings. Draws nothing, reads no clock.
 
+use crate::activity::reword;
 use jiff::tz::TimeZone;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use recoded_api::v1::{Event, Flow, State};
@@ -129,7 +130,9 @@ impl App {
             self.chosen = state.flows.first().map(|flow| flow.id);
             self.is_drilled = false;
         }
-        self.state = Some(*state);
+        let mut state = *state;
+        reword(&mut state);
+        self.state = Some(state);
     }
 
     /// The flows, in the order of the screen.

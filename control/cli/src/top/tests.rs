@@ -97,7 +97,7 @@ fn keys_choose_sort_pause_drill_help_and_quit() {
     app.press(key(KeyCode::Char('s')));
     let states: Vec<_> = app.flows().iter().map(|flow| flow.state.clone()).collect();
     let word = |word: &str| Some(word.to_owned());
-    assert_eq!(states, ["down", "waiting", "quiet", "up", "up"].map(word));
+    assert_eq!(states, ["down", "up", "up", "idle", "idle"].map(word));
     assert_eq!(app.chosen, Some(1), "the same flow stays chosen");
 
     app.press(key(KeyCode::Char('p')));

@@ -27,7 +27,7 @@ fn link(name: &str, local: &str, neighbour: Neighbour) -> Link {
         state: "up".into(),
         mtu: 1500,
         socket_mode: "udp".into(),
-        reason: "this node has a tunnel".into(),
+        reason: "a neighbour roams, and AF_XDP pins addresses".into(),
         neighbours: vec![neighbour],
         // Packets of the first second, before the neighbour was known.
         faults: [("tx_no_neighbour".to_owned(), 17)].into(),

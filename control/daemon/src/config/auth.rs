@@ -67,6 +67,9 @@ const RELAYS_MAX: usize = 64;
 const PATH_RULE: &str = "it is the number of this path to the neighbour, 0 to 255, the same at both \
                          ends";
 
+const ONE_BOX_RULE: &str = "another neighbour of this name has another public_key: a name is that \
+                            of one box";
+
 const NAME_RULE: &str = "it is the name of a box: 1 to 32 letters, digits, - and _";
 
 const FILE_RULE: &str = "it is the absolute path of a file";
@@ -150,6 +153,11 @@ pub fn neighbours(
             );
             let key = if reader.has("path") { "path" } else { "public_key" };
             reader.refuse(key, "is taken", &rule);
+        }
+        let is_other_box =
+            |other: &NeighbourKey| other.name == name && other.known.public != known.public;
+        if !name.is_empty() && neighbours.iter().any(is_other_box) {
+            reader.refuse("name", "is taken", ONE_BOX_RULE);
         }
         neighbours.push(NeighbourKey { neighbour, known, roams, path, name });
     }
@@ -377,7 +385,8 @@ impl Config {
     }
 
     /// The address of a neighbour for users. A placeholder means nothing to them: the host name,
-    /// the name of the box or the first letters of its key replace it.
+    /// the name of the box or the first letters of its key replace it, with `#PATH` where several
+    /// paths of the link lead to it.
     pub fn shown(&self, hop: &Neighbour) -> String {
         if self.trouble(hop).is_some() {
             return self.written(hop);
@@ -385,6 +394,16 @@ impl Config {
         if !self.is_awaited(hop) {
             return hop.address.to_string();
         }
+        let name = self.awaited_name(hop);
+        let mut others = self.neighbours.iter().map(|it| &it.neighbour).filter(|it| *it != hop);
+        let is_shared = others.any(|other| {
+            other.link == hop.link && self.is_awaited(other) && self.awaited_name(other) == name
+        });
+        if is_shared { format!("{name}#{}", self.path(hop)) } else { name }
+    }
+
+    /// The name of a neighbour whose address is a placeholder.
+    fn awaited_name(&self, hop: &Neighbour) -> String {
         match (self.box_name(hop), self.known(hop)) {
             ("", Some(known)) => format!("key-{:.8}", known.public.to_string()),
             (name, _) => name.to_owned(),

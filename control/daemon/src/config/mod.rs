@@ -416,6 +416,26 @@ impl Config {
         Ok(Config { frame_size, daemon, links, hops, tunnels, neighbours, flows, named })
     }
 
+    /// This configuration with `memory` of the active one, if it is not written and the default is
+    /// less: what is needed then fits, and a process keeps its budget.
+    ///
+    /// # Errors
+    ///
+    /// None in practice: more memory refuses nothing.
+    pub fn keeping_memory(
+        self,
+        document: &Document,
+        mtus: &Mtus,
+        active: u64,
+    ) -> Result<Config, ConfigErrors> {
+        if document.daemon.get("memory").is_some() || self.daemon.memory >= active {
+            return Ok(self);
+        }
+        let mut kept = document.clone();
+        kept.daemon.set("memory", toml::Value::from(budget::written(active)));
+        Config::from_document(&kept, mtus, None)
+    }
+
     /// The snapshot for the workers.
     pub fn snapshot(&self, edition: u64) -> Snapshot {
         let flows = self.flows.iter().map(|flow| flow.params.clone()).collect();

@@ -3,6 +3,7 @@
 mod fit;
 mod keys;
 mod open_loop;
+mod paths;
 mod routes;
 mod units;
 

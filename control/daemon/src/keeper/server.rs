@@ -351,23 +351,27 @@ impl Keeper {
 
     /// Parses a text, and reads the MTUs of the interfaces that it names.
     fn check(&self, file: &str, text: &str) -> Result<(Config, BTreeMap<String, u32>), String> {
-        self.check_by(file, text, &self.names())
+        self.check_by(file, text, &self.names(), 0)
     }
 
+    /// The same with these names, and with at least this `memory`, in bytes, if none is written.
     fn check_by(
         &self,
         file: &str,
         text: &str,
         names: &Names,
+        memory: u64,
     ) -> Result<(Config, BTreeMap<String, u32>), String> {
         let known = self.state().mtus.clone();
         let mtu = |name: &str| node::mtu(name).or_else(|| known.get(name).copied());
         let checked = Config::parse_on(file, text, &mtu, Some(names));
-        let checked = checked.map_err(|errors| errors.to_string())?;
-        let links = checked.2.links.iter();
+        let kept = checked
+            .and_then(|(document, mtus, config)| config.keeping_memory(&document, &mtus, memory));
+        let config = kept.map_err(|errors| errors.to_string())?;
+        let links = config.links.iter();
         let mtus = links.filter_map(|link| Some((link.interface.clone(), mtu(&link.interface)?)));
         let mtus = mtus.collect();
-        Ok((checked.2, mtus))
+        Ok((config, mtus))
     }
 
     fn past(&self, number: Option<u64>) -> Outcome {
@@ -394,7 +398,7 @@ impl Keeper {
             }
         };
         let names = self.look_up(&text);
-        let (config, mtus) = self.check_by("history", &text, &names).map_err(|errors| {
+        let (config, mtus) = self.check_by("history", &text, &names, 0).map_err(|errors| {
             No::Refused(format!("what was before is no longer right: {errors}"))
         })?;
         if !is_rollback {
@@ -502,8 +506,11 @@ impl Keeper {
             _ => self.state().coming.as_ref().map(|draft| draft.text.clone()),
         };
         let base = base.ok_or_else(|| No::Failed("nothing was read before".into()))?;
+        // A process keeps its budget.
+        let memory = self.config().map_or(0, |config| config.daemon.memory);
         let parse = |text: &str| {
-            self.check("active configuration", text).map_err(|errors| {
+            let checked = self.check_by("active configuration", text, &self.names(), memory);
+            checked.map_err(|errors| {
                 No::Failed(format!("the dataplane process sent no configuration: {errors}"))
             })
         };

@@ -112,7 +112,7 @@ fn doctor_names_the_firewall_first_and_the_rest_as_what_follows() {
     );
     common::wait_for("a silent neighbour", &daemons[0], || {
         common::answers(host, "10.99.0.2");
-        doctor(false).1.contains("follow from it")
+        doctor(false).1.contains(" from it: ")
     });
     let (code, said) = doctor(false);
     println!("{said}");

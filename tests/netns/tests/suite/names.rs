@@ -137,7 +137,7 @@ fn name_that_does_not_resolve_at_the_start_is_waited_for_and_named() {
     let shown = output(&mut near.control(&["show"])).unwrap().stdout;
     assert!(shown.contains("waiting: far.example: it does not resolve"), "{shown}");
     let said = output(&mut near.control(&["doctor"])).unwrap().stdout;
-    assert!(said.contains("waiting: far.example"), "{said}");
+    assert!(said.contains("waiting for far.example"), "{said}");
 
     // A change that names another unknown host is refused; the running configuration is kept.
     let written = fs::read_to_string(near.config()).unwrap();

@@ -56,7 +56,7 @@ impl Keeper {
         let known = self.names();
         let names = self.look_up(&text);
         let (config, mtus) = self
-            .check_by(&self.file, &text, &names)
+            .check_by(&self.file, &text, &names, 0)
             .map_err(|errors| No::Refused(format!("{errors}\nnothing was changed")))?;
         names::refuse_unknown(&config, &known).map_err(No::Refused)?;
         Ok((self.text(mtus, names, network::is_network(file)), text))

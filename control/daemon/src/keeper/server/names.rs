@@ -28,7 +28,7 @@ impl Keeper {
     pub fn readdress(&self, found: Names) {
         let ((text, _), known) = (self.in_force(), self.names());
         let found = found.after(&known);
-        let parse = |names: &Names| self.check_by(&self.file, &text, names);
+        let parse = |names: &Names| self.check_by(&self.file, &text, names, 0);
         let (Ok((before, _)), now) = (parse(&known), parse(&found)) else { return };
         let now = match now {
             Ok((now, _)) => now,
