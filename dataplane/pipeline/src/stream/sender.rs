@@ -41,6 +41,10 @@ const KEEPALIVE_SILENT_NANOS: (Nanos, Nanos) = (60_000_000, 300_000_000);
 /// interval, a burst of 20 lasted 0.35 s. Those of an outage do not count for `KEEPALIVES`.
 const KEEPALIVE_URGENT_NANOS: Nanos = 1_000_000_000;
 
+/// Reports in a row that resolve nothing, after which keepalives are no longer urgent. After an
+/// outage, the first few resolve nothing.
+const EMPTY_REPORTS_MAX: u32 = 64;
+
 /// Newest places whose numbers are kept: those in flight, and more than are combined.
 const PLACES: usize = 1 << STREAM_LOG2_MAX;
 
@@ -78,9 +82,9 @@ pub(crate) struct Sender {
     pub(crate) link: LinkSender,
     /// Mean queueing delay of the link.
     queued: Nanos,
-    /// Time of the last report, and of the last one that resolved a packet in flight.
+    /// Time of the last report, and how many in a row resolved no packet in flight.
     reported_at: Nanos,
-    resolved_at: Nanos,
+    empty_reports: u32,
     /// Numbers to send; numbers and places to retransmit.
     fresh: VecDeque<u32>,
     /// Mean bytes of symbols sent.
@@ -116,7 +120,7 @@ impl Sender {
             link: LinkSender::new(2 * symbols, RepairBudget::new()),
             queued: 0,
             reported_at: 0,
-            resolved_at: 0,
+            empty_reports: 0,
             fresh: VecDeque::with_capacity(symbols),
             mean_bytes: 0,
             again: VecDeque::with_capacity(symbols),
@@ -305,7 +309,7 @@ impl Sender {
         self.liveness.sent(now);
         if self.link.in_flight.on_their_way() == 0 {
             // Nothing was outstanding.
-            (self.heard_at, self.resolved_at) = (now, now);
+            self.heard_at = now;
         }
         let takes = self.link.sent(sequence, carried, bytes, now);
         match what {
@@ -331,8 +335,9 @@ impl Sender {
     /// Schedules the keepalive after one that was sent.
     fn left_keepalive(&mut self, is_unanswered: bool, now: Nanos) {
         // Reports that resolve nothing do not prolong it: a neighbour may send them without end.
-        let waits = now.saturating_sub(self.resolved_at);
-        let is_urgent = self.is_full(now) && waits < KEEPALIVE_URGENT_NANOS;
+        let is_urgent = self.is_full(now)
+            && self.liveness.silence() < KEEPALIVE_URGENT_NANOS
+            && self.empty_reports < EMPTY_REPORTS_MAX;
         let is_counted = self.is_idle() || self.link.keepalive.count < KEEPALIVES;
         self.link.keepalive.count += u32::from(is_counted && !is_urgent);
         self.asked_at = now;
@@ -437,9 +442,10 @@ impl Sender {
         self.send_missing(store, &report.missing, now);
         let Some(heard) = heard else { return };
         (self.heard_at, self.reported_at) = (now, now);
-        if self.link.in_flight.on_their_way() < on_their_way {
-            self.resolved_at = now;
-        }
+        self.empty_reports = match self.link.in_flight.on_their_way() < on_their_way {
+            true => 0,
+            false => self.empty_reports.saturating_add(1),
+        };
         self.liveness.heard();
         self.queued = smoothed(self.queued, heard.waited);
         self.link.measure(report, &heard, now);
