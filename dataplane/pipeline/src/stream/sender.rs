@@ -36,15 +36,6 @@ const KEEPALIVES_OFTEN: u32 = 600;
 const SILENCE_PARTS: Nanos = 8;
 const KEEPALIVE_SILENT_NANOS: (Nanos, Nanos) = (60_000_000, 300_000_000);
 
-/// While a full window waits for a report, keepalives follow each other at the urgent interval for
-/// this long: nothing else leaves, and each burst loss takes several of them. At the usual
-/// interval, a burst of 20 lasted 0.35 s. Those of an outage do not count for `KEEPALIVES`.
-const KEEPALIVE_URGENT_NANOS: Nanos = 1_000_000_000;
-
-/// Reports in a row that resolve nothing, after which keepalives are no longer urgent. After an
-/// outage, the first few resolve nothing.
-const EMPTY_REPORTS_MAX: u32 = 64;
-
 /// Newest places whose numbers are kept: those in flight, and more than are combined.
 const PLACES: usize = 1 << STREAM_LOG2_MAX;
 
@@ -82,9 +73,8 @@ pub(crate) struct Sender {
     pub(crate) link: LinkSender,
     /// Mean queueing delay of the link.
     queued: Nanos,
-    /// Time of the last report, and how many in a row resolved no packet in flight.
+    /// Time of the last report.
     reported_at: Nanos,
-    empty_reports: u32,
     /// Numbers to send; numbers and places to retransmit.
     fresh: VecDeque<u32>,
     /// Mean bytes of symbols sent.
@@ -120,7 +110,6 @@ impl Sender {
             link: LinkSender::new(2 * symbols, RepairBudget::new()),
             queued: 0,
             reported_at: 0,
-            empty_reports: 0,
             fresh: VecDeque::with_capacity(symbols),
             mean_bytes: 0,
             again: VecDeque::with_capacity(symbols),
@@ -282,14 +271,16 @@ impl Sender {
     fn due_keepalive(&mut self, now: Nanos) -> Option<Next> {
         let is_due = match self.link.keepalive.due {
             Some(due) => due <= now,
-            None => self.is_stuck(now),
+            None => self.is_stuck(),
         };
         is_due.then_some(Next::Keepalive)
     }
 
     /// Whether waiting symbols need a report to leave, and none is requested.
-    fn is_stuck(&self, now: Nanos) -> bool {
-        self.link.keepalive.due.is_none() && !self.is_idle() && self.is_full(now)
+    fn is_stuck(&self) -> bool {
+        self.link.keepalive.due.is_none()
+            && !self.is_idle()
+            && self.link.in_flight.on_their_way() >= self.window()
     }
 
     /// Records a packet sent under a link sequence number.
@@ -334,12 +325,9 @@ impl Sender {
 
     /// Schedules the keepalive after one that was sent.
     fn left_keepalive(&mut self, is_unanswered: bool, now: Nanos) {
-        // Reports that resolve nothing do not prolong it: a neighbour may send them without end.
-        let is_urgent = self.is_full(now)
-            && self.liveness.silence() < KEEPALIVE_URGENT_NANOS
-            && self.empty_reports < EMPTY_REPORTS_MAX;
-        let is_counted = self.is_idle() || self.link.keepalive.count < KEEPALIVES;
-        self.link.keepalive.count += u32::from(is_counted && !is_urgent);
+        if self.is_idle() || self.link.keepalive.count < KEEPALIVES {
+            self.link.keepalive.count += 1;
+        }
         self.asked_at = now;
         let silence = now.saturating_sub(self.heard_at);
         let patience = self.link.round_trip.patience();
@@ -348,11 +336,7 @@ impl Sender {
             self.link.rate.silence();
         }
         let longest = self.waiting_interval().max(self.liveness.silence() / SILENCE_PARTS);
-        let round_trip = self.link.round_trip.mean();
-        let wait = match is_urgent {
-            true => Keepalive::urgent_interval(round_trip),
-            false => self.link.keepalive.interval(round_trip).min(longest),
-        };
+        let wait = self.link.keepalive.interval(self.link.round_trip.mean()).min(longest);
         let is_over = self.link.keepalive.count >= KEEPALIVES && self.is_idle();
         let goes_on = !is_over || is_unanswered;
         let (often, rarely) = KEEPALIVE_SILENT_NANOS;
@@ -390,7 +374,7 @@ impl Sender {
             Ok(()) => Some(until.max(now)),
             Err(at) => at.map(|at| at.max(until)),
         });
-        let asks = if self.is_stuck(now) { Some(now) } else { self.link.keepalive.due };
+        let asks = if self.is_stuck() { Some(now) } else { self.link.keepalive.due };
         earlier(earlier(opens, asks), self.link.probe_due())
     }
 
@@ -411,7 +395,6 @@ impl Sender {
         let is_lost_behind = self.is_path && self.is_stuck_behind();
         let Self { receiver, link, open, given_up, .. } = self;
         let hop = *receiver;
-        let on_their_way = link.in_flight.on_their_way();
         let heard = link.resolve(report, payload, now, |carried, outcome| {
             match (carried, outcome) {
                 (Carried::Symbol { number, .. }, Outcome::Came) if is_lost_behind => came(number),
@@ -442,10 +425,6 @@ impl Sender {
         self.send_missing(store, &report.missing, now);
         let Some(heard) = heard else { return };
         (self.heard_at, self.reported_at) = (now, now);
-        self.empty_reports = match self.link.in_flight.on_their_way() < on_their_way {
-            true => 0,
-            false => self.empty_reports.saturating_add(1),
-        };
         self.liveness.heard();
         self.queued = smoothed(self.queued, heard.waited);
         self.link.measure(report, &heard, now);

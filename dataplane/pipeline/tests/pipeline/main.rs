@@ -12,7 +12,6 @@ mod bats;
 #[cfg(feature = "bats")]
 mod bats_sink;
 mod budget;
-mod bursts;
 mod changes;
 mod classes;
 #[cfg(feature = "bats")]

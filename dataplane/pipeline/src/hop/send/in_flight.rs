@@ -9,15 +9,14 @@
 //! A report covers all numbers up to its horizon, so each is resolved once, in order, and the next
 //! report makes up for a lost one.
 
-mod meter;
-
 use crate::config::params::Nanos;
 use crate::config::report::HopLoss;
 use crate::config::segmentation::Comparison;
-use crate::hop::rate::sample::Sample;
+use crate::hop::rate::sample::{
+    SAMPLE_MAX_NANOS, SAMPLE_NANOS, SAMPLE_PACKETS, SAMPLE_RUN_NANOS, SPARSE_NANOS, Sample,
+};
 use crate::hop::receive::loss::LossTracker;
 use crate::hop::send::path_mtu::PathMtu;
-use meter::{Meter, Reported};
 use recoded_wire::link::{LINK_GAPS_MAX, LinkGap, LinkReport, link_gaps};
 
 /// The base delay is that of the fastest packet within this period.
@@ -366,6 +365,119 @@ impl Way {
     }
 }
 
+/// A report, with the pauses before its newest packet and the send time of that packet.
+#[derive(Copy, Clone, Debug)]
+struct Reported {
+    report: LinkReport,
+    pauses: u32,
+    sent_at: Nanos,
+    /// Queueing delay of that packet, and backlog of the neighbour.
+    queue: Nanos,
+}
+
+/// The interval from one report to later ones.
+#[derive(Copy, Clone, Debug)]
+struct Span {
+    from: Reported,
+    /// The minimum queue since then, and the minimum backlog of the neighbour.
+    least: (Nanos, Nanos),
+}
+
+impl Span {
+    /// Starts at a report, with no queue seen yet.
+    fn new(from: Reported) -> Self {
+        Self { from, least: (Nanos::MAX, Nanos::MAX) }
+    }
+
+    fn see(&mut self, at: &Reported) {
+        let (queue, backlog) = self.least;
+        self.least = (queue.min(at.queue), backlog.min(at.report.backlog_nanos()));
+    }
+
+    /// The arrivals up to a report, if they span at least `least`.
+    fn sample(&self, until: &Reported, least: Nanos) -> Option<Sample> {
+        let (from, to) = (&self.from.report, &until.report);
+        let nanos = arrived_between(from, to);
+        let sent = to.latest.wrapping_sub(from.latest);
+        let enough = if sent < SAMPLE_PACKETS { SPARSE_NANOS } else { least };
+        if nanos < enough || sent == 0 {
+            return None;
+        }
+        let (queue, backlog) = self.least;
+        Some(Sample {
+            bytes: to.bytes.wrapping_sub(from.bytes),
+            packets: to.packets.wrapping_sub(from.packets),
+            sent,
+            nanos,
+            took: until.sent_at.saturating_sub(self.from.sent_at),
+            queue,
+            backlog,
+            is_limited: self.from.pauses == until.pauses,
+            is_spread: false,
+        })
+    }
+}
+
+/// Delivery rate estimator.
+#[derive(Debug, Default)]
+struct Meter {
+    /// Since the last sample.
+    whole: Option<Span>,
+    /// Since then, or since the last pause.
+    run: Option<Span>,
+    newest: Option<Reported>,
+}
+
+impl Meter {
+    /// Processes a report.
+    fn note(&mut self, at: Reported, round_trip: Nanos) -> Option<Sample> {
+        let before = self.newest.replace(at);
+        let (Some(whole), Some(run), Some(before)) = (&mut self.whole, &mut self.run, before)
+        else {
+            self.begin(at);
+            return None;
+        };
+        if is_strange(&before.report, &at.report) || is_strange(&whole.from.report, &at.report) {
+            self.begin(at);
+            return None;
+        }
+        if at.pauses != before.pauses {
+            // The arrivals between two pauses show the link rate, if they lasted long enough.
+            let sample = run.sample(&before, SAMPLE_NANOS);
+            *run = Span::new(at);
+            if sample.is_some() {
+                self.begin(at);
+                return sample;
+            }
+        }
+        whole.see(&at);
+        run.see(&at);
+        let sample = run
+            .sample(&at, SAMPLE_NANOS.max(round_trip.min(SAMPLE_RUN_NANOS)))
+            .or_else(|| whole.sample(&at, SAMPLE_NANOS.max(round_trip.min(SAMPLE_MAX_NANOS))));
+        if sample.is_some() {
+            self.begin(at);
+        }
+        sample
+    }
+
+    fn begin(&mut self, at: Reported) {
+        (self.whole, self.run) = (Some(Span::new(at)), Some(Span::new(at)));
+    }
+}
+
+/// Time between the newest arrivals of two reports.
+fn arrived_between(from: &LinkReport, to: &LinkReport) -> Nanos {
+    u64::from(to.arrived.wrapping_sub(from.arrived)) * 1000
+}
+
+/// Whether one report cannot follow another.
+fn is_strange(from: &LinkReport, to: &LinkReport) -> bool {
+    let sent = to.latest.wrapping_sub(from.latest);
+    let packets = to.packets.wrapping_sub(from.packets);
+    arrived_between(from, to) > 1 << 41 || sent > 1 << 20 || packets > sent.saturating_add(1024)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -440,5 +552,33 @@ mod tests {
         sent.note(3, symbol(2), 100, 60_000_000);
         let heard = hear(&mut sent, report(3, 70_000), 80_000_000).expect("it is known");
         assert_eq!(heard.waited, 0);
+    }
+
+    /// Regression: bursts with pauses between them showed only the sent rate, not the link rate.
+    #[test]
+    fn what_comes_between_two_pauses_is_a_sample_by_itself() {
+        let at = |packets: u32, arrived_ms: u32, sent_ms: u64, pauses: u32| Reported {
+            report: LinkReport {
+                horizon: packets,
+                bytes: 1000 * packets,
+                packets,
+                ..report(packets, 1000 * arrived_ms)
+            },
+            pauses,
+            sent_at: sent_ms * 1_000_000,
+            queue: 0,
+        };
+        let mut meter = Meter::default();
+        let mut note = |reported| meter.note(reported, 100_000_000);
+        assert_eq!(note(at(0, 80, 75, 0)), None);
+        // A burst of 200 packets sent within 5 ms and received within 15 ms.
+        assert_eq!(note(at(10, 100, 95, 1)), None);
+        assert_eq!(note(at(110, 107, 97, 1)), None);
+        assert_eq!(note(at(210, 115, 100, 1)), None);
+        let sample = note(at(220, 145, 140, 2)).expect("the burst is over");
+        assert!(sample.is_limited && sample.is_stretched());
+        let expected = (200, 200, 200_000, 15_000_000, 5_000_000);
+        let Sample { packets, sent, bytes, nanos, took, .. } = sample;
+        assert_eq!((packets, sent, bytes, nanos, took), expected);
     }
 }
