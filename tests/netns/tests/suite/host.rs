@@ -112,7 +112,9 @@ fn doctor_names_the_firewall_first_and_the_rest_as_what_follows() {
     );
     common::wait_for("a silent neighbour", &daemons[0], || {
         common::answers(host, "10.99.0.2");
-        doctor(false).1.contains(" from it: ")
+        // Of the same link, so the text names it once.
+        doctor(true).1.contains("\"follows_from\":\"link east\"")
+            || doctor(true).1.contains("\"follows_from\": \"link east\"")
     });
     let (code, said) = doctor(false);
     println!("{said}");

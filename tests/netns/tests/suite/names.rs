@@ -135,7 +135,7 @@ fn name_that_does_not_resolve_at_the_start_is_waited_for_and_named() {
     assert!(state.links[0].neighbours[0].waits.contains("it does not resolve"), "{state:?}");
     assert_eq!(state.flows[0].state.as_deref(), Some("waiting"));
     let shown = output(&mut near.control(&["show"])).unwrap().stdout;
-    assert!(shown.contains("waiting: far.example: it does not resolve"), "{shown}");
+    assert!(shown.contains("waiting for far.example: it does not resolve"), "{shown}");
     let said = output(&mut near.control(&["doctor"])).unwrap().stdout;
     assert!(said.contains("waiting for far.example"), "{said}");
 
