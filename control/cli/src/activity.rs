@@ -9,6 +9,10 @@ pub const SILENT_SECONDS: f64 = 30.0;
 /// Rates below this are keepalives, in Mbit/s.
 const IDLE_MBIT: f64 = 0.05;
 
+/// What to do about a neighbour that does not answer.
+pub const SILENCE_CURE: &str =
+    "check that recoded runs there, and that packets pass in both directions";
+
 /// Why a neighbour is not up, in words behind its name.
 pub struct Silence {
     /// Since when.

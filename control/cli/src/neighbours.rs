@@ -1,5 +1,6 @@
 //! The next hops of streams as text.
 
+use crate::activity::SILENCE_CURE;
 use crate::remark::Remark;
 use crate::table::{Align, percent, table};
 use recoded_api::v1::{Flow, FlowNeighbour};
@@ -38,9 +39,7 @@ pub fn hop_faults(flow: &Flow) -> impl Iterator<Item = Remark> {
 }
 
 fn silence(neighbour: &FlowNeighbour) -> Option<String> {
-    let words =
-        "no response: check that recoded runs there, and that packets pass in both directions";
-    neighbour.silent.then(|| format!("{} {words}", neighbour.next_hop))
+    neighbour.silent.then(|| format!("{} no response: {SILENCE_CURE}", neighbour.next_hop))
 }
 
 /// Reports packets that are too long for the path. If an IP packet is a symbol, and

@@ -6,7 +6,7 @@
 //!  faults         -> sentences, as many as fit; the others are a number
 //! ```
 
-use crate::activity::{flow_word, heard, hop_of, neighbour_word, silence};
+use crate::activity::{SILENCE_CURE, flow_word, heard, hop_of, neighbour_word, silence};
 use crate::box_names::{BoxNames, named_box};
 use crate::flows::worst_loss;
 use crate::neighbours::hop_faults;
@@ -237,9 +237,8 @@ fn link_faults(state: &State, link: &Link) -> Vec<Remark> {
             let words = "does not answer ARP or neighbour discovery: check that it is up";
             faults.push(fault(&format!("{} {words}", named_box(&it.name, &it.address))));
         } else if let Some(silence) = silence(state, link, it) {
-            let cure = "check that recoded runs there, and that packets pass in both directions";
             let who = named_box(&it.name, &it.address);
-            faults.push(fault(&format!("{who} {}: {cure}", silence.words)));
+            faults.push(fault(&format!("{who} {}: {SILENCE_CURE}", silence.words)));
         }
         let disagreements = it.disagreements.iter();
         faults.extend(disagreements.map(|it| fault(&format!("{} ({})", it.cause, it.cure))));

@@ -102,3 +102,12 @@ fn sockets(link: &config::Link, index: usize, topology: &Topology) -> Sockets {
         },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    /// `--check` and links name the same version.
+    #[test]
+    fn oldest_linux_with_af_xdp_is_one() {
+        assert_eq!(recoded_host::LINUX_MIN_XDP, recoded_runtime::LINUX_MIN_XDP);
+    }
+}

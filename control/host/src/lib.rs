@@ -25,7 +25,7 @@ mod unit;
 pub use facts::{Address, Face, Facts, FactsError, Route, shares_prefix};
 pub use finding::{Finding, Level};
 pub use own::{OwnAddresses, all_own_addresses, outgoing, own_addresses};
-pub use rules::judge;
+pub use rules::{LINUX_MIN_XDP, judge};
 pub use surroundings::{Holder, ReturnPath, Surroundings, Tracking};
 
 use std::net::IpAddr;

@@ -8,8 +8,9 @@ use std::net::IpAddr;
 /// The oldest Linux with all system calls of the daemon.
 const LINUX_MIN: (u32, u32) = (5, 4);
 
-/// The oldest Linux with all XDP features that links with AF_XDP sockets use.
-const LINUX_MIN_XDP: (u32, u32) = (5, 10);
+/// The oldest Linux with all XDP features that links with AF_XDP sockets use. A test of the daemon
+/// compares it with what links choose by.
+pub const LINUX_MIN_XDP: (u32, u32) = (5, 10);
 
 /// Bits of capabilities, as in capability.h.
 const NET_ADMIN: u32 = 12;

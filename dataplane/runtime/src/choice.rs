@@ -17,9 +17,8 @@ use crate::xdp::Loaded;
 use recoded_xsk::{HAS_AF_XDP, ModePreference, NO_AF_XDP, XdpMode};
 use rustix::system::uname;
 
-/// The oldest Linux with all XDP features that links with AF_XDP sockets use, as checks of the host
-/// have it.
-const LINUX_MIN_XDP: (u32, u32) = (5, 10);
+/// The oldest Linux with all XDP features that links with AF_XDP sockets use.
+pub const LINUX_MIN_XDP: (u32, u32) = (5, 10);
 
 /// A prepared backend of a link.
 pub(crate) enum Prepared {

@@ -138,7 +138,7 @@ pub mod error;
 
 pub use bpf_link::LeftPrograms;
 pub use caught_panics::is_panic_caught;
-pub use choice::why_udp;
+pub use choice::{LINUX_MIN_XDP, why_udp};
 pub use error::{SnapshotError, StartError};
 pub use host_changes::HostChanges;
 pub use keyring::{SessionReport, Sessions};

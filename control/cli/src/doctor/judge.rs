@@ -1,7 +1,7 @@
 //! Findings from two looks at a daemon, some time apart.
 
 use super::roots::WAITING_FOR;
-use crate::activity::{SILENT_SECONDS, Silence, carries, hop_of, silence};
+use crate::activity::{SILENCE_CURE, SILENT_SECONDS, Silence, carries, hop_of, silence};
 use crate::box_names::named_box;
 use crate::sessions::is_of_source;
 use recoded::state::AWAITED;
@@ -121,8 +121,7 @@ fn unheard(state: &State, link: &Link, findings: &mut Vec<Finding>) {
         let Some(Silence { words, is_new }) = silence(state, link, it) else { continue };
         let level = absent_level(state, link, it, is_new);
         let cause = format!("{} {words}", who(link, it));
-        let cure = "check that recoded runs there, and that packets pass in both directions";
-        let (subject, cure) = (format!("link {}", link.name), cure.to_owned());
+        let (subject, cure) = (format!("link {}", link.name), SILENCE_CURE.to_owned());
         findings.push(Finding { level, subject, cause, cure, mend: Vec::new() });
     }
 }

@@ -1,9 +1,12 @@
 //! Requests from the dataplane process to the privileged half, and the replies.
 
+use crate::channel::Channel;
 use crate::error::shortened;
 use crate::memory::{Newest, WayId};
 use serde::{Deserialize, Serialize};
+use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::BorrowedFd;
 
 /// A request. Each gets one [`Reply`].
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -87,6 +90,20 @@ impl Reply {
     pub(super) fn refused(reason: &str) -> Reply {
         Reply::Refused { reason: shortened(reason) }
     }
+
+    /// Sends it. A reply that is too long for a message is refused in words: its error would end
+    /// the service of the process that asks.
+    ///
+    /// # Errors
+    /// The other end is gone.
+    pub(super) fn send(&self, channel: &Channel, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+        match channel.send(self, fds) {
+            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+                channel.send(&Reply::refused("the reply does not fit a message"), &[])
+            }
+            sent => sent,
+        }
+    }
 }
 
 /// Offloads of a tunnel.
@@ -95,4 +112,29 @@ pub(super) enum Offload {
     None,
     Tcp,
     TcpAndUdp,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv6Addr;
+
+    /// Regression: what the verifier of Linux 5.4 says of the XDP program was no message, and the
+    /// process that asked was served no more.
+    #[test]
+    fn reply_of_any_length_gets_an_answer() {
+        let (ours, theirs) = Channel::pair().unwrap();
+        // Of as many processors as there may be; and characters that JSON escapes.
+        let addresses = vec![IpAddr::V6(Ipv6Addr::from(u128::MAX)); 1024];
+        let replies = [
+            Reply::NotNeighbours(addresses),
+            Reply::refused(&"\u{1}".repeat(1 << 20)),
+            Reply::Unattached { reason: "a".repeat(1 << 20) },
+        ];
+        for reply in replies {
+            reply.send(&ours, &[]).unwrap();
+            let (answer, _) = theirs.receive::<Reply>().unwrap().expect("an answer");
+            assert!(matches!(answer, Reply::Refused { .. }), "{answer:?}");
+        }
+    }
 }

@@ -207,7 +207,7 @@ impl Privileged {
                 _ => None,
             };
             let fds: Vec<BorrowedFd<'_>> = link.iter().map(AsFd::as_fd).collect();
-            match channel.send(&reply, &fds) {
+            match reply.send(channel, &fds) {
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
                 sent => sent?,
             }
@@ -380,14 +380,14 @@ impl Privileged {
             None => Err(format!("{} is not an interface of a link", interface.escape_debug())),
         };
         match bound {
-            Ok(socket) => channel.send(&Reply::Socket, &[socket.as_fd()]),
-            Err(reason) => channel.send(&Reply::refused(&reason), &[]),
+            Ok(socket) => Reply::Socket.send(channel, &[socket.as_fd()]),
+            Err(reason) => Reply::refused(&reason).send(channel, &[]),
         }
     }
 
     /// The queues of a tunnel. A deleted tunnel is recreated.
     fn send_tunnel(&mut self, name: &str, channel: &Channel) -> io::Result<()> {
-        let refuse = |reason: String| channel.send(&Reply::refused(&reason), &[]);
+        let refuse = |reason: String| Reply::refused(&reason).send(channel, &[]);
         let Some(held) = self.tunnels.iter_mut().find(|held| held.plan.config.name == name) else {
             return refuse(format!("{} is not a tunnel", name.escape_debug()));
         };
@@ -407,7 +407,7 @@ impl Privileged {
         let queues: Vec<BorrowedFd<'_>> =
             (0..tunnel.queues()).map(|queue| tunnel.queue_fd(queue)).collect();
         let offload = tunnel.offload().into();
-        channel.send(&Reply::Tunnel { offload, reason: tunnel.reason().to_owned() }, &queues)
+        Reply::Tunnel { offload, reason: tunnel.reason().to_owned() }.send(channel, &queues)
     }
 }
 

@@ -8,23 +8,17 @@ use serde_json::{Value, json};
 use super::{Case, Machine};
 use crate::LabError;
 use crate::guest::{Apart, Guest};
-use crate::host::{Architecture, Kernel};
+use crate::host::Architecture;
 use crate::nic::Nic;
 
 /// A pair for the link, and one for management.
 pub const MACHINE: Machine = Machine {
     name: "apart",
-    kernel: Kernel::Newest,
     nics: &[Nic::Virtio, Nic::E1000e],
-    behind_iommu: &[],
-    processors: 1,
     memory_mib: 768,
-    disk_mib: 0,
-    waits: false,
     peer: Some(Architecture::Amd64),
-    modules: &["tun"],
-    seconds: 900,
     cases: &CASES,
+    ..Machine::USUAL
 };
 
 const CASES: [Case; 4] = [

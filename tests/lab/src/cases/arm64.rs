@@ -18,15 +18,12 @@ pub const MACHINE: Machine = Machine {
     name: "arm64",
     kernel: Kernel::V6_12,
     nics: &[Nic::Virtio, Nic::E1000e],
-    behind_iommu: &[],
-    processors: 1,
     memory_mib: 768,
-    disk_mib: 0,
-    waits: false,
     peer: Some(Architecture::Arm64),
     modules: &["tun", "sch_netem", "ifb", "sch_ingress", "cls_matchall", "act_mirred"],
     seconds: 600,
     cases: &CASES,
+    ..Machine::USUAL
 };
 
 const CASES: [Case; 1] = [Case {

@@ -7,24 +7,11 @@ use rustix::time::{ClockId, Timespec, clock_gettime, clock_settime};
 use super::{Case, Machine};
 use crate::LabError;
 use crate::guest::{Boxes, Guest, Setup, under_pings};
-use crate::host::Kernel;
 use crate::nic::Nic;
 
 /// A machine that waits for keys to be renewed.
-pub const MACHINE: Machine = Machine {
-    name: "clock",
-    kernel: Kernel::Newest,
-    nics: &[Nic::Virtio],
-    behind_iommu: &[],
-    processors: 1,
-    memory_mib: 1024,
-    disk_mib: 0,
-    waits: true,
-    peer: None,
-    modules: &["tun"],
-    seconds: 900,
-    cases: &CASES,
-};
+pub const MACHINE: Machine =
+    Machine { name: "clock", nics: &[Nic::Virtio], waits: true, cases: &CASES, ..Machine::USUAL };
 
 const CASES: [Case; 1] = [Case {
     name: "clock-steps-keys",

@@ -15,23 +15,16 @@ use serde_json::{Value, json};
 use super::{Case, Machine};
 use crate::LabError;
 use crate::guest::{Boxes, Guest, Node, SHARED, Setup};
-use crate::host::Kernel;
 use crate::nic::{Nic, card};
 
 /// Cards that can be pulled out, and a disk.
 pub const MACHINE: Machine = Machine {
     name: "hardware",
-    kernel: Kernel::Newest,
     nics: &[Nic::Virtio, Nic::Igb, Nic::E1000e],
-    behind_iommu: &[],
-    processors: 1,
     memory_mib: 1536,
     disk_mib: 64,
-    waits: false,
-    peer: None,
-    modules: &["tun"],
-    seconds: 900,
     cases: &CASES,
+    ..Machine::USUAL
 };
 
 const CASES: [Case; 7] = [

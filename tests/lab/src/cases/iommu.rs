@@ -21,12 +21,10 @@ use recoded_netns::{binary, process};
 use super::{Case, Machine};
 use crate::LabError;
 use crate::guest::Guest;
-use crate::host::Kernel;
 
 /// Devices without a driver of Linux.
 pub const MACHINE: Machine = Machine {
     name: "iommu",
-    kernel: Kernel::Newest,
     nics: &[],
     behind_iommu: &[
         "megasas,addr=0x10",
@@ -34,14 +32,10 @@ pub const MACHINE: Machine = Machine {
         "sdhci-pci,addr=0x12",
         "virtio-balloon-pci,addr=0x13",
     ],
-    processors: 1,
-    memory_mib: 1024,
-    disk_mib: 0,
-    waits: false,
-    peer: None,
     modules: &["vfio", "vfio_iommu_type1", "vfio_pci_core", "vfio_pci", "iommufd"],
     seconds: 180,
     cases: &CASES,
+    ..Machine::USUAL
 };
 
 const CASES: [Case; 2] = [

@@ -94,17 +94,5 @@ pub const V6_12: Machine = Machine {
     ..MACHINE
 };
 
-const MACHINE: Machine = Machine {
-    name: "",
-    kernel: Kernel::Newest,
-    nics: &[Nic::Virtio],
-    behind_iommu: &[],
-    processors: 1,
-    memory_mib: 1024,
-    disk_mib: 0,
-    waits: false,
-    peer: None,
-    modules: &["tun"],
-    seconds: 240,
-    cases: &[],
-};
+const MACHINE: Machine =
+    Machine { name: "", nics: &[Nic::Virtio], seconds: 240, cases: &[], ..Machine::USUAL };

@@ -63,6 +63,24 @@ pub struct Machine {
     pub cases: &'static [Case],
 }
 
+impl Machine {
+    /// The values of most machines.
+    pub const USUAL: Machine = Machine {
+        name: "",
+        kernel: Kernel::Newest,
+        nics: &[],
+        behind_iommu: &[],
+        processors: 1,
+        memory_mib: 1024,
+        disk_mib: 0,
+        waits: false,
+        peer: None,
+        modules: &["tun"],
+        seconds: 900,
+        cases: &[],
+    };
+}
+
 /// Every machine.
 pub static MACHINES: &[Machine] = &[
     queues::MACHINE,

@@ -11,23 +11,16 @@ use super::trial::Trial;
 use super::{Case, Machine};
 use crate::LabError;
 use crate::guest::{Guest, Setup, under_pings};
-use crate::host::Kernel;
 use crate::nic::Nic;
 
 /// Two of each card.
 pub const MACHINE: Machine = Machine {
     name: "nics",
-    kernel: Kernel::Newest,
     nics: &[Nic::Igb, Nic::Virtio, Nic::VirtioIommu, Nic::Vmxnet3, Nic::E1000e],
-    behind_iommu: &[],
     processors: 2,
     memory_mib: 2048,
-    disk_mib: 0,
-    waits: false,
-    peer: None,
-    modules: &["tun"],
-    seconds: 900,
     cases: &CASES,
+    ..Machine::USUAL
 };
 
 const CASES: [Case; 10] = [

@@ -8,7 +8,6 @@ use std::time::Duration;
 use super::{Case, Machine};
 use crate::LabError;
 use crate::guest::{Boxes, Guest, INSIDE, Setup};
-use crate::host::Kernel;
 use crate::nic::Nic;
 
 /// Linux's `igb` has one queue for each processor.
@@ -29,17 +28,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Four processors, and two cards.
 pub const MACHINE: Machine = Machine {
     name: "queues",
-    kernel: Kernel::Newest,
     nics: &[Nic::Igb],
-    behind_iommu: &[],
     processors: QUEUES as u32,
-    memory_mib: 1024,
-    disk_mib: 0,
-    waits: false,
-    peer: None,
-    modules: &["tun"],
-    seconds: 900,
     cases: &CASES,
+    ..Machine::USUAL
 };
 
 const CASES: [Case; 3] = [

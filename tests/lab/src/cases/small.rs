@@ -18,15 +18,10 @@ pub const MACHINE: Machine = Machine {
     name: "small",
     kernel: Kernel::V6_12,
     nics: &[Nic::Virtio],
-    behind_iommu: &[],
-    processors: 1,
     memory_mib: 224,
-    disk_mib: 0,
-    waits: false,
-    peer: None,
-    modules: &["tun"],
     seconds: 240,
     cases: &CASES,
+    ..Machine::USUAL
 };
 
 const CASES: [Case; 2] = [

@@ -7,20 +7,13 @@ use super::trial::Trial;
 use super::{Case, Machine};
 use crate::LabError;
 use crate::guest::{Guest, Setup, Stack};
-use crate::host::Kernel;
 use crate::nic::Nic;
 
 /// One pair of cards; each case sets up its interfaces on them.
 pub const MACHINE: Machine = Machine {
     name: "stacks",
-    kernel: Kernel::Newest,
     nics: &[Nic::Virtio],
-    behind_iommu: &[],
-    processors: 1,
     memory_mib: 1536,
-    disk_mib: 0,
-    waits: false,
-    peer: None,
     modules: &[
         "tun",
         "sch_netem",
@@ -40,6 +33,7 @@ pub const MACHINE: Machine = Machine {
     ],
     seconds: 1200,
     cases: &CASES,
+    ..Machine::USUAL
 };
 
 const CASES: [Case; 17] = [

@@ -12,23 +12,16 @@ use recoded_netns::{Namespace, process};
 use super::{Case, Machine};
 use crate::LabError;
 use crate::guest::{Boxes, Guest, OUTSIDE, SHARED, Setup, Stack, tool, tool_command};
-use crate::host::Kernel;
 use crate::nic::{Nic, mac};
 
 /// One pair of cards; each case sets up its interfaces on them.
 pub const MACHINE: Machine = Machine {
     name: "tunnels",
-    kernel: Kernel::Newest,
     nics: &[Nic::Virtio],
-    behind_iommu: &[],
-    processors: 1,
-    memory_mib: 1024,
-    disk_mib: 0,
-    waits: false,
-    peer: None,
     modules: &["tun", "ip_gre", "ipip", "sit", "wireguard", "ppp_generic", "pppoe"],
     seconds: 300,
     cases: &CASES,
+    ..Machine::USUAL
 };
 
 const CASES: [Case; 5] = [
