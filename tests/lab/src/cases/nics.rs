@@ -1,16 +1,14 @@
 //! Drivers of NICs: each backend carries pings and TCP in both directions over each of them, and
 //! `show` reports the modes in use and the reasons for them.
 
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use recoded_api::v1::Link;
-use recoded_netns::Namespace;
 
 use super::trial::Trial;
 use super::{Case, Machine};
 use crate::LabError;
-use crate::guest::{Guest, Setup, under_pings};
+use crate::guest::{Guest, Setup};
 use crate::nic::Nic;
 
 /// Two of each card.
@@ -23,7 +21,7 @@ pub const MACHINE: Machine = Machine {
     ..Machine::USUAL
 };
 
-const CASES: [Case; 10] = [
+const CASES: [Case; 9] = [
     Case {
         name: "igb-auto",
         shows: "the default on igb is native XDP with zero copy",
@@ -71,19 +69,7 @@ const CASES: [Case; 10] = [
             Trial::new(Nic::E1000e, Some("xdp"), ["generic", "copy"]).reason("native").run(guest)
         },
     },
-    Case {
-        name: "igb-queues",
-        shows: "igb gets a second queue under pings, with two workers and zero copy",
-        run: queues,
-    },
 ];
-
-/// Timeout until a second queue is served.
-const SERVED_PATIENCE: Duration = Duration::from_secs(90);
-
-/// Pings that may be lost, each with 5 s for its answer, while at both boxes a new process takes
-/// over from the one with a single queue.
-const LOST_MAX: u32 = 3;
 
 /// Timeout for both boxes to detect, under TCP, that bursts are lost.
 const FOUND_OUT_PATIENCE: Duration = Duration::from_secs(300);
@@ -108,40 +94,4 @@ fn lost_bursts(guest: &Guest) -> Result<String, LabError> {
         return LabError::wrong(format!("reasons '{}' and '{}'", a.reason, b.reason));
     }
     Ok(format!("{}, {}; bursts ended within {took:.1} s", a.xdp_mode, a.socket_mode))
-}
-
-/// Cards that begin with one queue and get another one.
-fn queues(guest: &Guest) -> Result<String, LabError> {
-    let setup = Setup { daemon: "workers = 2", stack: Some(with_one_queue), ..Setup::default() };
-    let boxes = guest.pair(Nic::Igb)?.start(&setup)?;
-    boxes.carry()?;
-    let (served, pings) =
-        under_pings(&boxes.nodes()[0].namespace, boxes.nodes()[1].inside, || {
-            for node in boxes.nodes() {
-                node.namespace.run("ethtool", &format!("-L {} combined 2", node.interface))?;
-            }
-            let began = Instant::now();
-            // A process that is replaced does not answer for a moment.
-            while !boxes.links().is_ok_and(|links| links.iter().all(|link| link.queues == 2)) {
-                if began.elapsed() > SERVED_PATIENCE {
-                    return LabError::wrong(format!(
-                        "not served on two queues: {:?}",
-                        boxes.links()
-                    ));
-                }
-                sleep(Duration::from_millis(50));
-            }
-            Ok(began.elapsed().as_secs_f64())
-        })?;
-    if pings.lost > LOST_MAX {
-        return LabError::wrong(format!("{pings}"));
-    }
-    boxes.carry()?;
-    let [a, _] = boxes.links()?;
-    Ok(format!("{}, {}; served after {served:.1} s, {pings}", a.xdp_mode, a.socket_mode))
-}
-
-fn with_one_queue(host: &Namespace, card: &str, _: usize) -> Result<String, LabError> {
-    host.run("ethtool", &format!("-L {card} combined 1"))?;
-    Ok(card.into())
 }
