@@ -297,7 +297,9 @@ pub enum Command {
         /// The page of a command, of counters, or of recoded.toml
         page: Option<String>,
     },
-    /// Print the help of a command, or of a topic: examples, network, commands
+    /// Print the help of a command, or a page of the book
+    ///
+    /// Topics: examples, network, commands; and pages of the book, which `help topics` lists.
     Help {
         /// The command or topic
         #[arg(value_name = "COMMAND")]

@@ -5,6 +5,7 @@
 use crate::Failure;
 use crate::arguments::Arguments;
 use crate::network::options::NETWORK_HELP;
+use crate::topics;
 use clap::{Arg, Command, CommandFactory};
 use std::fmt::Write;
 
@@ -47,7 +48,7 @@ Options, at the commands that use them:
       --json             JSON with stable keys, errors included
   -h, --help; -V, --version
 Exit codes: 0 done, 1 failed, 2 usage, 3 no answer, 4 refused and unchanged,
-  5 fault found. More: recodectl help COMMAND, help examples, help network
+  5 fault found. More: recodectl help COMMAND, help examples, help topics
 ";
 
 #[cfg(feature = "bats")]
@@ -195,7 +196,15 @@ pub fn text(words: &[String]) -> Result<String, Failure> {
         [topic] if topic == "examples" => return Ok(listed(EXAMPLES.iter())),
         [topic] if topic == "network" => return Ok(format!("{NETWORK_HELP}\n")),
         [topic] if topic == "commands" => return Ok(commands(&root)),
+        [topic] if topic == "topics" => return Ok(topics::list()),
         _ => root.build(),
+    }
+    // A command comes before a page.
+    if let [topic] = words
+        && root.find_subcommand(topic).is_none()
+        && let Some(page) = topics::page(topic)
+    {
+        return Ok(page);
     }
     let unknown = || Failure::UnknownTopic(words.join(" "));
     let mut found = &mut root;
@@ -257,7 +266,15 @@ mod tests {
 
     #[test]
     fn topics_and_commands_have_help_and_others_do_not() {
-        for words in [&[][..], &["examples"], &["network"], &["commands"], &["configure", "host"]] {
+        for words in [
+            &[][..],
+            &["examples"],
+            &["network"],
+            &["commands"],
+            &["topics"],
+            &["concepts"],
+            &["configure", "host"],
+        ] {
             let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
             assert!(text(&words).expect("help").lines().count() > 5, "{words:?}");
         }

@@ -60,6 +60,7 @@ mod show_json;
 mod summary;
 
 mod table;
+mod topics;
 
 #[cfg_attr(not(feature = "top"), path = "top_absent.rs")]
 mod top;
@@ -135,7 +136,7 @@ enum Failure {
     #[error("there is no command {0}: see recodectl --help")]
     UnknownCommand(String),
     #[error(
-        "there is no help on {0}: topics are examples, network and commands; recodectl --help \
+        "there is no help on {0}: recodectl help topics lists pages, recodectl --help \
          lists the commands"
     )]
     UnknownTopic(String),
