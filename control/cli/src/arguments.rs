@@ -4,6 +4,8 @@ use crate::configure;
 #[cfg(feature = "bats")]
 use crate::degrees;
 use crate::init::InitOptions;
+use crate::invitation::invite::InviteOptions;
+use crate::invitation::join::JoinOptions;
 use crate::keys;
 use crate::network::options::{Fleet, NETWORK_HELP, Rendering};
 use crate::part::Show;
@@ -217,6 +219,26 @@ pub enum Command {
     /// another one.
     #[command(after_help = INIT)]
     Init(InitOptions),
+    /// Bring a new box into the network of this one, the hub: prints a token, and waits for the box
+    ///
+    /// Run recodectl join with the token on the new box. It makes its own private key; this command
+    /// then adds its line and a path between both to the file, and has the daemon reload. Other
+    /// boxes need no change.
+    ///
+    /// The token serves once, and until it expires by the monotonic clock of the hub; it holds a
+    /// secret. The command waits at a TCP port of its own. Ctrl-C withdraws the token. The daemon
+    /// need not run yet.
+    ///
+    /// A new path costs a restart of the daemon, as `recodectl reload --help` explains: some tenths
+    /// of a second, in which packets of other boxes wait.
+    #[command(after_help = INVITE)]
+    Invite(InviteOptions),
+    /// Join the network of a hub with the token that recodectl invite printed; needs no daemon
+    ///
+    /// Makes the private key of this box, which never leaves it, and its file, which has this box,
+    /// the hub and the path between them. The clock of this box need not be right.
+    #[command(after_help = JOIN)]
+    Join(JoinOptions),
     /// Print the configuration of every box of a network from one file; needs no daemon
     ///
     /// The parser of the daemon checks each file first; its errors name the line of the network
@@ -314,6 +336,16 @@ A laptop behind address translation, and a server:
   server# recodectl init --with 'LINE OF LAPTOP'
   both#   systemctl enable --now recoded
 init prints the line in question with the command. Other forms of networks: recodectl render --help";
+
+const INVITE: &str = "\
+With --json it prints two lines: the token, and the box that has joined. On both boxes:
+  hub#    recodectl invite laptop
+  laptop# recodectl join TOKEN
+  laptop# systemctl enable --now recoded";
+
+const JOIN: &str = "\
+Exit codes: 2 the token is cut off or mistyped; 3 the hub does not answer; 4 it refused, nothing
+changed. Then start the daemon: systemctl enable --now recoded";
 
 const TRACE: &str = "\
 loss     share of packets lost on the hop, before repair
@@ -419,6 +451,8 @@ impl Command {
             Command::Confirm => "confirm",
             Command::Undo { .. } => "undo",
             Command::Init(_) => "init",
+            Command::Invite(_) => "invite",
+            Command::Join(_) => "join",
             Command::History => "history",
             Command::Kernels { .. } => "kernels",
             Command::Engines { .. } => "engines",

@@ -30,6 +30,7 @@ Change:
   history                Configurations that were applied
 All boxes of a network (-f FILE):
   init, render           First file; the configuration each box derives
+  invite, join           Bring in a new box: one command on the hub, one there
   status, check          State and faults of all boxes; check their files
   apply                  Deploy to all boxes, or none
   web                    Live page for browsers on this machine
@@ -73,7 +74,7 @@ const fn example(command: &'static str, line: &'static str, meaning: &'static st
 }
 
 /// Examples, in the order of the summary.
-const EXAMPLES: [Example; 30] = [
+const EXAMPLES: [Example; 32] = [
     example("show", "recodectl show", "a summary"),
     example("show", "recodectl show flows", "losses, next hops and parameters of flows"),
     example("show", "recodectl show flows --watch=5", "the same every five seconds"),
@@ -91,6 +92,8 @@ const EXAMPLES: [Example; 30] = [
     example("reload", "recodectl reload --confirm 60s", "apply them; roll back unless confirmed"),
     example("undo", "recodectl undo", "back to the configuration before"),
     example("init", "recodectl init --name a --address 192.0.2.1", "key and file of a box"),
+    example("invite", "recodectl invite laptop", "a token for a new box, at its hub"),
+    example("join", "recodectl join TOKEN", "on the new box"),
     example("render", "recodectl render net.toml --out boxes", "a file for each box"),
     example("status", "recodectl status -f net.toml", "all boxes, over SSH"),
     example("check", "recodectl check -f net.toml --only a,b", "their files, on two boxes"),
@@ -107,7 +110,7 @@ const EXAMPLES: [Example; 30] = [
 ];
 
 /// Commands that connect to the daemon of this host.
-const LOCAL: [&str; 14] = [
+const LOCAL: [&str; 15] = [
     "show",
     "top",
     "events",
@@ -120,6 +123,7 @@ const LOCAL: [&str; 14] = [
     "confirm",
     "undo",
     "history",
+    "invite",
     "kernels",
     "version",
 ];

@@ -22,7 +22,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// Where daemons look for the key of a box whose line names none.
-const KEY_FILE: &str = "/etc/recoded/private.key";
+pub const KEY_FILE: &str = "/etc/recoded/private.key";
 
 /// What a box says of itself.
 #[derive(Args, Debug)]
@@ -198,10 +198,8 @@ fn this_box(options: &InitOptions, text: &str, key: PublicKey) -> Result<BoxEntr
         (None, true) => ask("address where other boxes find it [none, it calls them]: "),
         (None, false) => None,
     };
-    let tunnel = options.tunnel.map_or_else(|| free_tunnel(text), Ok)?;
-    let path = std::path::absolute(&options.key).unwrap_or_else(|_| options.key.clone());
-    let path = path.display().to_string();
-    let private_key = Some(path).filter(|path| path != KEY_FILE);
+    let tunnel = Some(options.tunnel.map_or_else(|| free_tunnel(text), Ok)?);
+    let private_key = written_key(&options.key);
     Ok(BoxEntry { name, at: at.filter(|at| !at.is_empty()), key, tunnel, private_key })
 }
 
@@ -222,8 +220,17 @@ fn host_name() -> String {
     label.chars().take(32).map(plain).collect()
 }
 
+/// The path of a private key as a line of a box has it; none if it is the default one.
+pub fn written_key(path: &Path) -> Option<String> {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    Some(path.display().to_string()).filter(|path| path != KEY_FILE)
+}
+
 /// The public key of this box, and whether it was made now.
-fn key(path: &Path) -> Result<(PublicKey, bool), InitError> {
+///
+/// # Errors
+/// [`InitError`].
+pub fn key(path: &Path) -> Result<(PublicKey, bool), InitError> {
     let failed = |source| InitError::Write { path: path.to_owned(), source };
     let is_new = !path.exists();
     if is_new {
@@ -238,7 +245,10 @@ fn key(path: &Path) -> Result<(PublicKey, bool), InitError> {
 }
 
 /// The file; empty if there is none.
-fn read(path: &Path) -> Result<String, InitError> {
+///
+/// # Errors
+/// [`InitError::Read`].
+pub fn read(path: &Path) -> Result<String, InitError> {
     let failed = |source| InitError::Read { path: path.to_owned(), source };
     let mut text = String::new();
     match File::open(path) {
@@ -249,11 +259,19 @@ fn read(path: &Path) -> Result<String, InitError> {
     Ok(text)
 }
 
-fn write(path: &Path, text: &str) -> Result<(), InitError> {
-    let failed = |source| InitError::Write { path: path.to_owned(), source };
+/// Creates the folder of a file unless it exists.
+///
+/// # Errors
+/// [`InitError::Write`].
+pub fn folder_of(path: &Path) -> Result<(), InitError> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    fs::create_dir_all(folder.unwrap_or(Path::new("."))).map_err(failed)?;
-    replace(path, text).map_err(failed)
+    fs::create_dir_all(folder.unwrap_or(Path::new(".")))
+        .map_err(|source| InitError::Write { path: path.to_owned(), source })
+}
+
+fn write(path: &Path, text: &str) -> Result<(), InitError> {
+    folder_of(path)?;
+    replace(path, text).map_err(|source| InitError::Write { path: path.to_owned(), source })
 }
 
 /// Formats the result as text.

@@ -35,6 +35,7 @@ mod help;
 mod kernels;
 
 mod init;
+mod invitation;
 
 mod keys;
 
@@ -77,6 +78,8 @@ mod fixed;
 
 use arguments::{Arguments, Command, Target};
 use clap::FromArgMatches;
+use invitation::invite::{self, InviteError};
+use invitation::join::{self, JoinError};
 use part::Show;
 use recoded::usage::UsageError;
 use recoded_api::client::{Client, ClientError};
@@ -122,6 +125,10 @@ enum Failure {
     #[error(transparent)]
     Init(#[from] init::InitError),
     #[error(transparent)]
+    Invite(#[from] invitation::invite::InviteError),
+    #[error(transparent)]
+    Join(#[from] invitation::join::JoinError),
+    #[error(transparent)]
     Plan(#[from] plan::PlanError),
     #[error(transparent)]
     Ping(#[from] ping::PingError),
@@ -149,6 +156,10 @@ impl Failure {
                 error.exit_code()
             }
             Failure::Network(error) => error.exit_code(),
+            Failure::Invite(InviteError::Client(error)) => error.exit_code(),
+            Failure::Invite(error) if error.is_usage() => exit::USAGE,
+            Failure::Join(JoinError::Refused(_) | JoinError::Unknown) => exit::REFUSED,
+            Failure::Join(JoinError::Unreachable(_)) => exit::NOT_RUNNING,
             Failure::Web(network::WebError::NotLoopback(_)) => exit::USAGE,
             Failure::Found(told) => told.code,
             Failure::Trace(_) => exit::REFUSED,
@@ -159,6 +170,7 @@ impl Failure {
             | Failure::UnknownCommand(_)
             | Failure::UnknownTopic(_)
             | Failure::Init(init::InitError::Entry(EntryError::Line))
+            | Failure::Join(JoinError::Token(_))
             | Failure::Plan(
                 plan::PlanError::Measure(MeasureError::Port(_))
                 | plan::PlanError::Hops(_)
@@ -174,6 +186,8 @@ impl Failure {
             | Failure::Ping(_)
             | Failure::Configure(_)
             | Failure::Init(_)
+            | Failure::Invite(_)
+            | Failure::Join(_)
             | Failure::Top(_)
             | Failure::Bugreport(_)
             | Failure::Doctor(_) => exit::FAILED,
@@ -194,6 +208,9 @@ impl Failure {
             Failure::Ping(_) => "ping",
             Failure::Configure(_) => "configure",
             Failure::Init(_) => "init",
+            Failure::Invite(InviteError::Client(error)) => error.kind(),
+            Failure::Invite(_) => "invite",
+            Failure::Join(_) => "join",
             Failure::Kernel(_) => "kernel",
             #[cfg(feature = "bats")]
             Failure::Degrees(_) => "degrees",
@@ -287,10 +304,7 @@ fn run(arguments: &Arguments) -> Result<String, Failure> {
         | Command::Configure { .. }
         | Command::Kernels { .. }
         | Command::Engines { .. } => measure(arguments),
-        Command::Init(options) => {
-            let done = init::run(options)?;
-            if json { Ok(json::pretty(&done)?) } else { Ok(init::text(&done)) }
-        }
+        Command::Init(_) | Command::Invite(_) | Command::Join(_) => begin(arguments),
         Command::Genkey => text(json, "private_key", crypto_keys::private()?.into_bytes()),
         Command::Pubkey => {
             let key = crypto_keys::public(io::stdin().lock())?;
@@ -345,6 +359,31 @@ fn show_state(
                 Ok(show::show(&state, what))
             }
         }
+    }
+}
+
+/// Runs a command that makes this box, or another one, part of a network.
+fn begin(arguments: &Arguments) -> Result<String, Failure> {
+    let json = arguments.json;
+    match &arguments.command {
+        Command::Init(options) => {
+            let done = init::run(options)?;
+            if json { Ok(json::pretty(&done)?) } else { Ok(init::text(&done)) }
+        }
+        Command::Invite(options) => {
+            let invited = invite::run(options, &arguments.socket, json)?;
+            // One line, as that of the token.
+            if json {
+                Ok(serde_json::to_string(&invited)? + "\n")
+            } else {
+                Ok(invite::text(&invited))
+            }
+        }
+        Command::Join(options) => {
+            let joined = join::run(options)?;
+            if json { Ok(json::pretty(&joined)?) } else { Ok(join::text(&joined)) }
+        }
+        _ => Err(Failure::Usage("this command begins nothing".into())),
     }
 }
 

@@ -126,6 +126,8 @@ fn every_command_without_a_daemon_works_or_says_what_to_start() {
         #[cfg(feature = "bats")]
         (1, "degrees --rank-histogram none.json"),
         (0, "init --name a --config new.toml --key new.key"),
+        (1, "invite a --config none.toml"),
+        (2, "join recoded1_"),
         (0, "genkey"),
         (1, "pubkey"),
         (0, "genpsk"),

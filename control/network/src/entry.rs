@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use toml_edit::{DocumentMut, InlineTable, Item, Table, Value};
 
 /// The network of tunnels if no box has one: an arbitrary private one (RFC 1918).
-const TUNNELS: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 0);
+pub(crate) const TUNNELS: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 0);
 const TUNNELS_PREFIX: u8 = 24;
 
 /// Why a line cannot be added. Messages omit its text, which may have a key.
@@ -43,8 +43,8 @@ pub struct BoxEntry {
     pub at: Option<String>,
     /// Its public key.
     pub key: PublicKey,
-    /// Its address in tunnels.
-    pub tunnel: IpNet,
+    /// Its address in tunnels, unless its paths have one.
+    pub tunnel: Option<IpNet>,
     /// The file of its private key, if that is not the default one.
     pub private_key: Option<String>,
 }
@@ -56,7 +56,9 @@ impl fmt::Display for BoxEntry {
             table.insert("at", at.as_str().into());
         }
         table.insert("key", self.key.to_string().into());
-        table.insert("tunnel", self.tunnel.to_string().into());
+        if let Some(tunnel) = &self.tunnel {
+            table.insert("tunnel", tunnel.to_string().into());
+        }
         if let Some(path) = &self.private_key {
             table.insert("private_key", path.as_str().into());
         }
@@ -135,7 +137,7 @@ pub fn free_tunnel(text: &str) -> Result<IpNet, EntryError> {
     free.ok_or(EntryError::Full(network))
 }
 
-fn document(text: &str) -> Result<DocumentMut, EntryError> {
+pub(crate) fn document(text: &str) -> Result<DocumentMut, EntryError> {
     text.parse::<DocumentMut>()
         .map_err(|error| EntryError::Syntax(error.message().lines().collect::<Vec<_>>().join(", ")))
 }
@@ -162,7 +164,7 @@ mod tests {
 
     fn server() -> BoxEntry {
         let (at, key) = (Some("192.0.2.1".into()), KEY.parse().unwrap());
-        let tunnel = free_tunnel("").unwrap();
+        let tunnel = free_tunnel("").ok();
         BoxEntry { name: "server".into(), at, key, tunnel, private_key: None }
     }
 

@@ -42,6 +42,8 @@ mod keys;
 
 mod entry;
 
+mod spoke;
+
 mod syntax;
 
 pub use capacity::Cut;
@@ -55,6 +57,7 @@ pub use model::{
 };
 pub use own::{Found, Ways};
 pub use reader::is_name as is_box_name;
+pub use spoke::{Ends, Spoke, free_ends, with_spoke};
 pub use syntax::syntax_fault;
 
 impl Network {

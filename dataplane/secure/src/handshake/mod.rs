@@ -11,6 +11,7 @@
 //! two epochs, both know both, and [`Ring`](crate::Ring) keeps both.
 
 mod cookie;
+mod invitation;
 mod marks;
 mod message;
 pub(crate) mod noise;
@@ -19,6 +20,7 @@ mod session;
 pub mod timing;
 
 pub use cookie::{Admission, Arrived, Gate};
+pub use invitation::{Invitation, JOIN_PAYLOAD_BYTES_MAX, JoinChannel, JoinRequest, Joining};
 pub use message::{HANDSHAKE_BYTES_MAX, HANDSHAKE_TYPE, MARKS_BYTES, is_response, path_of};
 pub use session::{Established, Identity, Scope, Session, Step};
 

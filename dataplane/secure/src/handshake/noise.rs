@@ -88,12 +88,19 @@ fn builder<'a>(
     prologue: &'a [u8],
     entropy: &Entropy,
 ) -> Result<Builder<'a>, snow::Error> {
-    let parameters: NoiseParams = PATTERN.parse()?;
-    let resolver: BoxedCryptoResolver = Box::new(Resolver(entropy.key()));
-    Builder::with_resolver(parameters, resolver)
-        .prologue(prologue)?
-        .local_private_key(identity.private.bytes())?
-        .psk(PSK_AT, identity.psk.bytes())
+    let builder = from_random(PATTERN, prologue, entropy.key());
+    builder?.local_private_key(identity.private.bytes())?.psk(PSK_AT, identity.psk.bytes())
+}
+
+/// A handshake whose ephemeral key comes from `random`.
+pub(super) fn from_random<'a>(
+    pattern: &str,
+    prologue: &'a [u8],
+    random: Secret<32>,
+) -> Result<Builder<'a>, snow::Error> {
+    let parameters: NoiseParams = pattern.parse()?;
+    let resolver: BoxedCryptoResolver = Box::new(Resolver(random));
+    Builder::with_resolver(parameters, resolver).prologue(prologue)
 }
 
 /// The secrets of both directions. The hash of the handshake is not secret, and is the salt; the
@@ -147,12 +154,8 @@ fn one_way<'a>(
     prologue: &'a [u8],
     random: Secret<32>,
 ) -> Result<Builder<'a>, snow::Error> {
-    let parameters: NoiseParams = ONE_WAY.parse()?;
-    let resolver: BoxedCryptoResolver = Box::new(Resolver(random));
-    Builder::with_resolver(parameters, resolver)
-        .prologue(prologue)?
-        .local_private_key(own.bytes())?
-        .remote_public_key(other.bytes())
+    let builder = from_random(ONE_WAY, prologue, random);
+    builder?.local_private_key(own.bytes())?.remote_public_key(other.bytes())
 }
 
 /// snow's primitives, and the caller's randomness.

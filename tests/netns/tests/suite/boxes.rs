@@ -14,8 +14,19 @@ const FAR: &str = "10.99.0.2";
 
 /// Starts a daemon with this file; only the socket differs, since hosts share a file system.
 fn start(bed: &Bed, host: usize, text: &str, name: Option<&str>) -> Daemon {
+    let name = name.map(|name| ("RECODED_NAME", name.to_owned()));
+    start_in(bed, host, text, name.into_iter().collect())
+}
+
+/// The same with variables of the environment.
+pub fn start_in(
+    bed: &Bed,
+    host: usize,
+    text: &str,
+    environment: Vec<(&'static str, String)>,
+) -> Daemon {
     let mut plan = LinePlan::protected(bed.hops());
-    plan.environment.extend(name.map(|name| ("RECODED_NAME", name.to_owned())));
+    plan.environment.extend(environment);
     let own = |socket: &str| format!("daemon.socket = \"{socket}\"\ndaemon.frames = 8192\n{text}");
     Daemon::start_as(bed, host, &plan, own).unwrap()
 }

@@ -22,6 +22,7 @@ mod hammer;
 mod handover;
 mod host;
 mod hostile;
+mod join;
 mod limits;
 mod line;
 mod live;
