@@ -197,6 +197,10 @@ pub enum BenchError {
         rows: usize,
     },
 
+    /// The scoreboard of the papers has no page.
+    #[error(transparent)]
+    Papers(#[from] crate::papers::error::PapersError),
+
     /// A thread of the benchmark failed.
     #[error("the {0} thread failed")]
     Thread(&'static str),

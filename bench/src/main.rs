@@ -44,6 +44,8 @@ mod fpga;
 
 mod secure;
 
+mod papers;
+
 use std::error::Error;
 use std::process::ExitCode;
 
@@ -74,6 +76,7 @@ enum Bench {
     #[cfg(feature = "fpga-sim")]
     Fpga(fpga::FpgaOptions),
     Secure(secure::SecureOptions),
+    Papers(papers::PapersOptions),
 }
 
 fn main() -> ExitCode {
@@ -92,6 +95,7 @@ fn main() -> ExitCode {
         #[cfg(feature = "fpga-sim")]
         Bench::Fpga(options) => fpga::run(&options),
         Bench::Secure(options) => secure::run(&options),
+        Bench::Papers(options) => papers::run(&options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

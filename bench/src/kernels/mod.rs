@@ -17,7 +17,7 @@ pub mod rivals;
 
 pub mod rows;
 
-mod anchors;
+pub mod anchors;
 
 mod figures;
 pub mod report;
