@@ -88,7 +88,7 @@ const EXAMPLES: [Example; 30] = [
     example("set", "recodectl set engine cpu", "use the CPU only"),
     example("reload", "recodectl reload --diff", "preview changes of the file, and their cost"),
     example("reload", "recodectl reload --confirm 60s", "apply them; roll back unless confirmed"),
-    example("undo", "recodectl undo", "back to the configuration before"),
+    example("undo", "recodectl undo", "back to the previous configuration"),
     example("init", "recodectl init --name a --address 192.0.2.1", "key and file of a box"),
     example("render", "recodectl render net.toml --out boxes", "a file for each box"),
     example("status", "recodectl status -f net.toml", "all boxes, over SSH"),
