@@ -55,7 +55,7 @@ missing_test_packages() {
     # Looks at the page of a network.
     command -v chromium-headless-shell >/dev/null || command -v chromium >/dev/null ||
         command -v chromium-browser >/dev/null || printf 'chromium-headless-shell\n'
-    # The fresh Debian in which packages are installed.
+    # The fresh Debian for the installation of packages.
     command -v debootstrap >/dev/null || printf 'debootstrap\n'
     # Packages and modules of the machines of the lab.
     [ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || printf 'debian-archive-keyring\n'

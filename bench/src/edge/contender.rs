@@ -14,7 +14,7 @@ use crate::edge::bed::{self, Bed, mortal};
 use crate::error::BenchError;
 use crate::namespace::{Namespace, run};
 
-/// Somebody who carries TCP from the left host to the right one.
+/// A program, or Linux alone, that carries TCP from the left host to the right one.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, clap::ValueEnum, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Contender {

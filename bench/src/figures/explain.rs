@@ -83,6 +83,6 @@ fn propagates_better(place: &SeriesPath<'_>, point: &Point, reference: &Referenc
 }
 
 const PROPAGATES_BETTER: &str = "Another graph with the same degrees; the paper's own is not published. \
-    Whether belief propagation gets started depends on which batches share symbols. Our base graph for \
+    Whether belief propagation gets started depends on which batches share symbols. The base graph for \
     192 symbols was chosen with it in mind and decodes more than that of the other program; inactivation \
     decodes everything with both.";

@@ -105,7 +105,7 @@ fn figure(findings: &Findings, name: &'static str, title: &str, panels: Vec<Pane
     let card = card.as_ref().map_or("NO CARD: its numbers are not measured", |card| &card.name);
     let about = format!("{card}; CPU: {}, {} cores", machine.processor, bed.cpu.threads());
     let panels = panels.into_iter().filter(|panel| !panel.series.is_empty()).collect();
-    Figure { name, title: title.into(), source: "our own", about, panels }
+    Figure { name, title: title.into(), source: "Recoded", about, panels }
 }
 
 fn series(name: &str, points: impl IntoIterator<Item = Point>) -> Series {

@@ -214,13 +214,13 @@ fn targets_table(findings: &Findings) -> String {
     let mut text =
         String::from("## Targets\n| measure | at least | measured | met |\n|---|---:|---:|---|\n");
     for Target { measure, target, ours, is_met } in targets(findings) {
-        let ours = ours.map_or(NONE.into(), |ours| format!("{ours:.2}"));
+        let measured = ours.map_or(NONE.into(), |value| format!("{value:.2}"));
         let met = match is_met {
             Some(true) => "yes",
             Some(false) => "NO",
             None => NONE,
         };
-        let _ = writeln!(text, "| {measure} | {target} | {ours} | {met} |");
+        let _ = writeln!(text, "| {measure} | {target} | {measured} | {met} |");
     }
     text
 }

@@ -10,7 +10,7 @@ use crate::kernels::anchors::{Anchor, same_level};
 use crate::kernels::clock::thread_seconds;
 use crate::kernels::rows::Section;
 
-/// Why somebody is in a row.
+/// Why a contestant is in a row.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
@@ -161,7 +161,7 @@ impl Contest {
         self.role(role).max_by(|a, b| a.median().total_cmp(&b.median()))
     }
 
-    /// Our level of this name.
+    /// This project's level of this name.
     pub fn level(&self, name: &str) -> Option<&Contestant> {
         self.role(Role::Ours).find(|ours| ours.name == name)
     }

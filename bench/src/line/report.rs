@@ -195,7 +195,7 @@ impl Line {
         let mut lines =
             vec![String::new(), format!("**{}**: {}", case.name, describe(case)), String::new()];
         let (mut names, mut rule) = (
-            "| contender | TCP Mbit/s | of limit | packets per symbol, by link | probe beside it, \
+            "| contender | TCP Mbit/s | of limit | packets per symbol, by link | probe at the same time, \
              p50 / p99 / max ms | lost | cores: own, \
              of the links |"
                 .to_owned(),

@@ -28,7 +28,7 @@ use report::{ContenderRow, Figure, Network, NetworkReport};
 /// Measure networks that are not lines: two paths, one of them cut, a tree, the butterfly, a mesh
 ///
 /// Hosts in network namespaces, joined by emulated links; recoded with its defaults, configured by
-/// what recodectl render makes of a net.toml. Beside it in the same run: BBR over each path, split
+/// what recodectl render makes of a net.toml. In the same run: BBR over each path, split
 /// TCP, Linux's MPTCP with BBR where this kernel has it, unicast to each receiver, generations
 /// over the same tree. Everything runs on the cores of this machine, links and ends included.
 ///

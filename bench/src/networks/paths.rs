@@ -48,7 +48,7 @@ pub fn sum(setup: &Setup) -> Network {
     let mut network = Network {
         name: "paths",
         what: format!(
-            "{}; TCP and 250 datagrams of 200 B a second beside it. The sum of both after losses, \
+            "{}; TCP and 250 datagrams of 200 B a second. The sum of both after losses, \
              as TCP payload: {:.0} Mbit/s, {:.0} through a tunnel",
             in_words(),
             limit_mbit(Contender::Fast),

@@ -230,7 +230,7 @@ impl RelayReport {
 const NOTE: &str = "
 Million packets per second. A relay sends 16 packets for the 14.4 that it receives, the others one
 for one: hence two ratios to the bounce, each the median of the ratios within a round. `load waited`
-is the share of time in which the load held back because the case could not take more; near 0 % the
+is the share of time that the load held back because the case could not take more; near 0 % the
 load was the limit. ip_forward and XDP redirect run on the core that makes the load and share it;
 relay and bounce have a core of their own, which also carries Linux's share of sending and the
 counter at the end of the row. With several workers each core's shares are means over the cores.";

@@ -176,7 +176,7 @@ impl AttackReport {
     /// The results for readers.
     pub fn table(&self) -> String {
         let mut text = format!(
-            "{}\n\nA flow of 20 Mbit/s over a relay with keys, beside packets for that relay:\n\n\
+            "{}\n\nA flow of 20 Mbit/s over a relay with keys, next to packets for that relay:\n\n\
              {:<40} {:>9} {:>9} {:>7} {:>7} {:>7}\n",
             self.machine.heading(),
             "hostile packets",

@@ -58,7 +58,7 @@ pub enum StaleError {
         known: u64,
     },
     /// Another one with the same version.
-    #[error("version {version} was another configuration before: sign it with a higher version")]
+    #[error("version {version} was another configuration: sign it with a higher version")]
     Other {
         /// The version of both.
         version: u64,

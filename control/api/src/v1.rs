@@ -318,6 +318,11 @@ impl Flow {
     pub fn count(&self, name: &str) -> u64 {
         self.counters.get(name).copied().unwrap_or(0)
     }
+
+    /// Whether its code is a stream: symbols instead of generations or blocks.
+    pub fn is_stream(&self) -> bool {
+        self.code == "stream"
+    }
 }
 
 /// Parameters of a flow as configured. Keys that do not apply to the role are null.
@@ -422,7 +427,7 @@ pub struct Tunnel {
     #[serde(default)]
     pub mtu_configured: u64,
     /// present; no-carrier while no next hop of the stream that reads from it answers; or gone when
-    /// somebody deleted it; it is made again.
+    /// it was deleted; the daemon recreates it.
     #[serde(default)]
     pub state: String,
     /// What crosses it many packets at a time: tcp+udp, tcp or none.

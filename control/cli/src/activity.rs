@@ -110,7 +110,7 @@ pub fn carries(state: &State) -> bool {
     state.flows.iter().any(|flow| any_up(&flow.upstreams) && any_up(&flow.next_hops))
 }
 
-/// Whether a neighbour is there, by what came of it.
+/// Whether a neighbour is up, judged by its latest packets.
 fn is_up(state: &State, hop: &str) -> bool {
     let mut neighbours = state.links.iter().flat_map(|link| {
         let neighbours = link.neighbours.iter().filter(|it| hop_of(link, it) == hop);

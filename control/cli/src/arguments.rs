@@ -275,9 +275,9 @@ pub enum Command {
     ///
     /// --rotate BOX makes another private key on one box, in a file next to the old one, and
     /// applies the network with it on all boxes at once, like `apply`. If all are healthy, the
-    /// network file is written and the old key is removed; otherwise all keep the old one. Sessions
-    /// with that box begin anew: its flows lose packets until all boxes have switched, usually for
-    /// less than a second. Apply pending changes of the file first.
+    /// network file is written and the old key is removed; otherwise all keep the old one. All
+    /// sessions with that box end, and its flows lose packets until all boxes have switched,
+    /// usually for less than a second. Apply pending changes of the file first.
     Keys {
         /// Write new public keys into the file; a different one is never replaced
         #[arg(long)]

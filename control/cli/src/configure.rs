@@ -60,7 +60,7 @@ pub enum ConfigureError {
     /// It is not valid.
     #[error(transparent)]
     Config(#[from] ConfigErrors),
-    /// It is a network, in which this host is not known.
+    /// It is a network file that does not contain this host.
     #[error(transparent)]
     Own(#[from] OwnError),
     /// Linux does not answer.

@@ -90,7 +90,7 @@ const EXAMPLES: [Example; 32] = [
     example("set", "recodectl set engine cpu", "use the CPU only"),
     example("reload", "recodectl reload --diff", "preview changes of the file, and their cost"),
     example("reload", "recodectl reload --confirm 60s", "apply them; roll back unless confirmed"),
-    example("undo", "recodectl undo", "back to the configuration before"),
+    example("undo", "recodectl undo", "back to the previous configuration"),
     example("init", "recodectl init --name a --address 192.0.2.1", "key and file of a box"),
     example("invite", "recodectl invite laptop", "a token for a new box, at its hub"),
     example("join", "recodectl join TOKEN", "on the new box"),

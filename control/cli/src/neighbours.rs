@@ -32,7 +32,7 @@ pub fn neighbour_table(flows: &[Flow]) -> String {
 /// Faults of a flow's next hops, and their fixes.
 pub fn hop_faults(flow: &Flow) -> impl Iterator<Item = Remark> {
     let label = format!("flow {}", flow.id);
-    let has_own_packets = flow.code == "stream";
+    let has_own_packets = flow.is_stream();
     let of = move |it| [silence(it), black_hole(it, has_own_packets)];
     let faults = flow.neighbours.iter().flat_map(of).flatten();
     faults.map(move |words| Remark::new(&label, &words))

@@ -151,9 +151,8 @@ fn not_known(state: &State, flow: &Flow) -> String {
 /// generations and batches it is the mean rank over their size; for streams, the
 /// symbols that the sink did not abandon.
 pub fn arrived(flow: &Flow) -> Option<f64> {
-    let has_symbols = flow.code == "stream";
     let rank = flow.rank_ratio.or_else(|| flow.remote.as_ref()?.rank_ratio);
-    if has_symbols { flow.residual_loss.map(|lost| 1.0 - lost) } else { rank }
+    if flow.is_stream() { flow.residual_loss.map(|lost| 1.0 - lost) } else { rank }
 }
 
 fn hops(flow: &Flow) -> Vec<Hop> {

@@ -356,7 +356,7 @@ fn keys_are_made_on_their_boxes_and_public_ones_kept() {
     assert!(text.contains("its public key is"), "{text}");
 }
 
-/// Boxes with keys, of which b makes the fourth one next.
+/// Boxes with keys. The next key is the fourth, on box b.
 fn with_keys() -> Boxes {
     let boxes = Boxes::new();
     boxes.network("full", |text| text);

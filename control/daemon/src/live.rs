@@ -4,7 +4,7 @@
 //! publishes one snapshot and waits until every worker has adopted it. After any failure, the last
 //! good configuration is active.
 
-use crate::config::code::{Word, forget_other_codes};
+use crate::config::code::forget_other_codes;
 use crate::config::daemon::ENGINE_RULE;
 use crate::config::diff::{Change, Cost, diff};
 use crate::config::document::{Document, Section};
@@ -500,7 +500,7 @@ impl<D: Dataplane> Live<D> {
 /// Applies one change to the document, unless the key cannot change.
 /// Consequences of a change that its keys do not name.
 fn notices(before: &Flow, after: &Flow, changes: &BTreeMap<String, String>) -> Vec<String> {
-    let [was, is] = [before, after].map(|flow| Word::of(&flow.params.code).name());
+    let [was, is] = [before, after].map(|flow| flow.params.code.name());
     if was == is || changes.contains_key("code") {
         return Vec::new();
     }

@@ -28,7 +28,7 @@ pub const SCORE_FILE: &str = "/proc/self/oom_score_adj";
 const SUPERVISOR_SCORE: i32 = -500;
 
 /// Makes Linux prefer other processes, the dataplane process among them, when memory runs out.
-/// Leaves a score that somebody has set. Has no effect without CAP_SYS_RESOURCE.
+/// Leaves a score that is already set. Has no effect without CAP_SYS_RESOURCE.
 pub fn protect_supervisor() {
     if score() == Some(0)
         && let Err(error) = fs::write(SCORE_FILE, SUPERVISOR_SCORE.to_string())

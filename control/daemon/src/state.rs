@@ -139,14 +139,14 @@ fn flow_waits(config: &Config, params: &FlowParams, links: &[Link]) -> String {
 /// code.
 pub fn parameters(flow: &FlowConfig) -> Parameters {
     let params = &flow.params;
-    let code = if flow.written.code { Word::of(&params.code) } else { Word::Auto };
+    let code = if flow.written.code { params.code.name() } else { Word::Auto.name() };
     let source = matches!(params.role, Role::Source { .. });
     let relay = matches!(params.role, Role::Relay { .. });
     let sink = matches!(params.role, Role::Sink { .. });
     let micros = |nanos: u64| nanos / 1_000;
     Parameters {
         shards: source.then(|| params.shards.into()),
-        code: source.then(|| code.name().into()),
+        code: source.then(|| code.into()),
         field: source.then(|| params.field.order().into()),
         symbol_bytes: count(params.symbol_bytes),
         redundancy: source.then(|| match params.redundancy {
@@ -255,7 +255,7 @@ fn show_flow<'a>(
         upstreams: params.upstreams().map(hop).collect(),
         end: flow.edge_name.clone(),
         parameters: parameters(flow),
-        code: in_use.map_or(String::new(), |(code, ..)| Word::of(code).name().into()),
+        code: in_use.map_or(String::new(), |(code, ..)| code.name().into()),
         epoch: newest.map_or(0, |report| report.epoch.into()),
         field: in_use.map_or(0, |(_, field, ..)| field.order().into()),
         generation_size: in_use.map_or(0, |(_, _, size, _)| count(size)),
@@ -299,7 +299,7 @@ fn flow_state(
     rate: Rate,
 ) -> Option<&'static str> {
     let is_source = matches!(params.role, Role::Source { .. });
-    if is_source && theory::is_open_loop(params) {
+    if is_source && params.is_open_loop() {
         return None;
     }
     if !neighbours.is_empty() && neighbours.iter().all(|hop| hop.silent) {

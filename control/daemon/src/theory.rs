@@ -9,12 +9,6 @@ use recoded_pipeline::report::{FlowReport, NextHop};
 /// Larger generations take too long to compute on each request.
 const SIZE_MAX: usize = 128;
 
-/// Whether a flow is an open loop: a stream that sends a fixed number of packets per symbol, and
-/// uses no reports.
-pub fn is_open_loop(params: &FlowParams) -> bool {
-    matches!((params.code, params.redundancy), (FlowCode::Stream(_), Redundancy::Fixed(_)))
-}
-
 /// Share of a source's packets expected after each hop, as far as the source knows from reports of
 /// the hops. For generations and batches it is the expected rank over their size: relays are
 /// assumed to recode systematically, and batches adaptively, which is their default. If hops
@@ -24,7 +18,7 @@ pub fn arrived(params: &FlowParams, report: &FlowReport, hops: &[HopLoss]) -> Ve
     let is_source = matches!(report.role, Role::Source { .. });
     let has_ranks = (1..=SIZE_MAX).contains(&report.generation_size) && report.planned > 0;
     match report.code {
-        _ if !is_source || hops.is_empty() || is_open_loop(params) => Vec::new(),
+        _ if !is_source || hops.is_empty() || params.is_open_loop() => Vec::new(),
         FlowCode::Stream(_) => vec![1.0; hops.len()],
         _ if !has_ranks => Vec::new(),
         _ if report.is_mended => vec![1.0; hops.len()],
@@ -42,8 +36,7 @@ pub fn arrived(params: &FlowParams, report: &FlowReport, hops: &[HopLoss]) -> Ve
 /// Expected rank at the sink over the size of a generation or batch, from [`arrived`]; streams have
 /// none.
 pub fn expected_rank(report: &FlowReport, arrived: &[f64]) -> Option<f64> {
-    let has_rank = !matches!(report.code, FlowCode::Stream(_));
-    arrived.last().copied().filter(|_| has_rank)
+    arrived.last().copied().filter(|_| !report.code.is_stream())
 }
 
 /// Packets needed per source symbol, as far as the source of a flow knows; `rank` is
@@ -282,8 +275,8 @@ mod tests {
     fn open_loops_send_the_planned_packets_to_each_next_hop_and_promise_no_delivery() {
         let code = FlowCode::Stream(StreamParams::new(1024));
         let open = FlowParams { redundancy: Redundancy::Fixed(1.25), ..params(code) };
-        assert!(is_open_loop(&open) && !is_open_loop(&params(code)));
-        assert!(!is_open_loop(&FlowParams { code: FlowCode::Rlnc, ..open.clone() }));
+        assert!(open.is_open_loop() && !params(code).is_open_loop());
+        assert!(!FlowParams { code: FlowCode::Rlnc, ..open.clone() }.is_open_loop());
         assert_eq!(super::arrived(&open, &report(code, 0), &ten_hops()), [0.0; 0]);
         for hops in [ten_hops(), Vec::new()] {
             assert_eq!(overhead(&open, None, false, &hops, &[]), Some(1.25));

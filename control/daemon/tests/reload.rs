@@ -285,7 +285,7 @@ fn addresses_of_a_tunnel_and_metrics_cost_nothing_where_the_supervisor_can_chang
     assert_eq!(cost("#"), "live");
 }
 
-/// A hub with `clients` of `tunnels` clients, each of which has a flow in each direction.
+/// A hub with `clients` of `tunnels` clients, each with a flow in each direction.
 fn hub(tunnels: usize, clients: usize) -> String {
     let mut text = "[[link]]\nname = \"l\"\ninterface = \"missing0\"\n".to_owned();
     for client in 0..tunnels {

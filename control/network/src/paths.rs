@@ -33,7 +33,7 @@ const DERIVED: [&str; 12] = [
 
 const TUNNEL_RULE: &str = "write the addresses of the tunnel at both ends, first that of from, \
                            such as [\"10.99.0.1/24\", \"10.99.0.2/24\"]; with several receivers \
-                           one for each, in the order in which ways come to them; an \
+                           one for each, in the order of the ways; an \
                            end may have a list of addresses, IPv4 and IPv6";
 const WAYS_RULE: &str = "it lists ways, and each way lists its boxes from source to receiver: \
                          [[\"a\", \"b\", \"d\"], [\"a\", \"c\", \"d\"]]";

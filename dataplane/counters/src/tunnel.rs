@@ -50,7 +50,7 @@ counters! {
         write_failed: Packets => "Set the tunnel up, and see that its receivers keep pace.",
         /// Writes that carried the packets written: fewer where packets were merged.
         writes: Events,
-        /// Times the interface was made again after somebody deleted it.
+        /// Times the interface was recreated after it had been deleted.
         recreated: Events => "Find out who deletes the interface.",
     }
     by {

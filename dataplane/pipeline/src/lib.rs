@@ -69,7 +69,7 @@ use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::HeaderError;
 use recoded_wire::parse::{Packet, parse};
 use shard::Shard;
-use shards::{Shards, Waiting};
+use shards::{Shards, WaitingPacket};
 
 /// One worker's pipeline.
 pub struct Pipeline {
@@ -332,7 +332,8 @@ fn resume(
     // Packets that no stage accepts now may wait again, for another one.
     for _ in 0..shards.waiting_for(shard) {
         let Some(waiting) = shards.next_waiting(shard) else { return };
-        let Waiting { origin: Origin { peer, traffic_class }, payload, is_noted, .. } = waiting;
+        let WaitingPacket { origin: Origin { peer, traffic_class }, payload, is_noted, .. } =
+            waiting;
         let datagram = Datagram { peer: Some(peer), payload, traffic_class };
         let fate = dispatch(shards, io, vector, datagram, is_noted);
         fate.count(&mut shards.packets);

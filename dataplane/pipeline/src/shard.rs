@@ -17,20 +17,18 @@ use std::mem::{replace, swap};
 use crate::base::time::earlier;
 use crate::config::params::{FlowParams, Nanos, PeerId, Role, ShardId, Sizes};
 use crate::config::report::{DropReason, FlowCounters, FlowReport};
-use crate::config::segmentation::Comparison;
 use crate::edge::class::Marks;
 use crate::env::combine::Combiner;
 use crate::env::egress::{Egress, Ticket};
 use crate::env::io::Io;
-use crate::hop::receive::upstreams::Upstreams;
+use crate::hop::receive::Upstreams;
 use crate::hop::send::next_hops::{Counts, NextHops};
 use crate::packet::arrival::{Arrival, Data, Fate};
 use crate::plan::Plan;
 use crate::shard::numbers::SourceNumbers;
-use crate::stage::{RoleState, Stage, each, sink, source};
+use crate::stage::{RoleState, Stage, each, source};
 use crate::unit::context::Context;
 use crate::unit::role::Lifecycle;
-use crate::unit::sink::SinkCode;
 use crate::unit::source::{SourceCode, take_in};
 use recoded_wire::feedback::FeedbackHeader;
 use recoded_wire::frames::{Frames, Span};
@@ -75,20 +73,6 @@ fn split<'a, 'io, F, E>(
     let upstream = upstreams.present_mut();
     let Stage { params, state, .. } = present;
     (state, Context { shard: *id, params, counters, upstream, hops, marks, io })
-}
-
-/// Updates the pace of the link to a neighbour, and returns the fates of packets of a stage that it
-/// reported since the last call.
-fn settle(state: &mut RoleState, peer: PeerId, pace: Option<f64>) -> Comparison {
-    match state {
-        RoleState::StreamSource(source) => source.settle(peer, pace),
-        RoleState::StreamRelay(relay) => relay.settle(peer, pace),
-        RoleState::Relay(relay) => relay.mender.link.settle(pace),
-        RoleState::RlncSource(source) => source.mender.link.settle(pace),
-        #[cfg(feature = "bats")]
-        RoleState::BatsSource(source) => source.mender.link.settle(pace),
-        _ => Comparison::default(),
-    }
 }
 
 impl Shard {
@@ -158,6 +142,10 @@ impl Shard {
         matches!(self.present.params.role, Role::Source { .. })
     }
 
+    fn is_relay(&self) -> bool {
+        matches!(self.present.params.role, Role::Relay { .. })
+    }
+
     /// Whether no stage was used for a while, and none ever proved that its packets were genuine.
     pub(crate) fn is_idle(&self, now: Nanos) -> bool {
         let is_idle = |stage: &Stage| stage.is_unused(now) && !stage.is_proven;
@@ -168,14 +156,14 @@ impl Shard {
     pub(crate) fn numbers(&self) -> SourceNumbers {
         let mut numbers = self.numbers;
         let stages = self.other.iter().chain([&self.present]);
-        stages.for_each(|stage| numbers.note(&stage.state));
+        stages.for_each(|stage| numbers.note(stage));
         numbers
     }
 
     /// Lets its source, which has sent nothing, begin above these numbers.
     pub(crate) fn continue_from(&mut self, numbers: SourceNumbers) {
         self.numbers = numbers;
-        numbers.begin(&mut self.present.state, &self.present.params);
+        numbers.begin(&mut self.present);
     }
 
     /// Its counters, and its stage.
@@ -234,13 +222,7 @@ impl Shard {
         let delivered = self.counters.delivered_packets;
         let refused = self.counters.tag_refused;
         let (state, mut cx) = split(self, io);
-        let fate = match state {
-            RoleState::Relay(relay) => relay.receive(&mut cx, arrival),
-            RoleState::StreamRelay(relay) => relay.receive(&mut cx, arrival),
-            state => sink!(state, sink => sink.receive(&mut cx, arrival), {
-                Fate::Dropped(DropReason::WrongRole)
-            }),
-        };
+        let fate = each!(state, role => role.receive(&mut cx, arrival));
         let is_symbol = matches!(&arrival.data, Data::Stream(packet) if packet.symbol().is_some());
         if arrival.data.is_mended() && matches!(fate, Fate::Consumed | Fate::Forwarded) {
             let bytes = usize::from(arrival.payload.len);
@@ -312,7 +294,7 @@ impl Shard {
         stage: Stage,
         io: &mut Io<'_, impl Frames, impl Egress>,
     ) -> Option<Stage> {
-        if matches!(self.present.state, RoleState::Relay(_)) {
+        if self.is_relay() && !self.present.params.code.is_stream() {
             self.drain(io);
         }
         let kind = std::mem::discriminant(&self.present.state);
@@ -321,9 +303,7 @@ impl Shard {
         }
         let mut gone = self.take_other(io.frames);
         self.other = Some(replace(&mut self.present, stage));
-        let is_relay =
-            matches!(self.present.state, RoleState::Relay(_) | RoleState::StreamRelay(_));
-        if is_relay && std::mem::discriminant(&self.present.state) == kind {
+        if self.is_relay() && std::mem::discriminant(&self.present.state) == kind {
             // The larger one accepts everything that the smaller one accepted.
             gone = self.take_other(io.frames);
         }
@@ -363,8 +343,8 @@ impl Shard {
             return Fate::Dropped(reason);
         }
         // The relay's packets are wanted: it is proven.
-        self.present.is_proven |= matches!(self.present.params.role, Role::Relay { .. });
-        if matches!(self.present.params.role, Role::Relay { .. }) {
+        self.present.is_proven |= self.is_relay();
+        if self.is_relay() {
             // Of two codes, the one that the report concerns passes it upstream.
             let is_before = |other: &Stage| other.epoch == Some(header.common.epoch);
             if self.present.epoch != Some(header.common.epoch)
@@ -373,11 +353,9 @@ impl Shard {
                 self.exchange();
             }
             let (state, mut cx) = split(self, io);
-            let fate = match state {
-                _ if header.common.hop_index == u8::MAX => Fate::Dropped(DropReason::WrongRole),
-                RoleState::Relay(relay) => relay.hand_up(&mut cx, payload, header),
-                RoleState::StreamRelay(relay) => relay.hand_up(&mut cx, peer, payload, header),
-                _ => Fate::Dropped(DropReason::WrongRole),
+            let fate = match header.common.hop_index {
+                u8::MAX => Fate::Dropped(DropReason::WrongRole),
+                _ => each!(state, role => role.hand_up(&mut cx, peer, payload, header)),
             };
             self.wake(io.now);
             return fate;
@@ -409,29 +387,12 @@ impl Shard {
         if let Err(reason) = self.hops.heard(peer, &report.header, io.now) {
             return Fate::Dropped(reason);
         }
-        self.present.is_proven |= matches!(self.present.params.role, Role::Relay { .. });
+        self.present.is_proven |= self.is_relay();
         let (first, second) = self.both(|shard| {
             let (state, mut cx) = split(shard, io);
-            let heard = match state {
-                RoleState::StreamSource(source) => source.hear_link(&mut cx, peer, report, payload),
-                RoleState::StreamRelay(relay) => relay.hear_link(&mut cx, peer, report, payload),
-                RoleState::Relay(relay) => {
-                    relay.hear_link(&mut cx, report, payload);
-                    Ok(())
-                }
-                RoleState::RlncSource(source) => {
-                    source.hear_link(&mut cx, report, payload);
-                    Ok(())
-                }
-                #[cfg(feature = "bats")]
-                RoleState::BatsSource(source) => {
-                    source.hear_link(&mut cx, report, payload);
-                    Ok(())
-                }
-                _ => Err(DropReason::WrongCode),
-            };
+            let heard = each!(state, role => role.hear_link(&mut cx, peer, report, payload));
             let pace = cx.io.egress.pace(peer);
-            cx.io.egress.reported(peer, &settle(state, peer, pace));
+            cx.io.egress.reported(peer, &each!(state, role => role.apply_pace(peer, pace)));
             heard
         });
         self.follow_size(io);
@@ -458,15 +419,12 @@ impl Shard {
         rows: impl Iterator<Item = &'a [u8]>,
     ) {
         let (state, mut cx) = split(self, io);
-        sink!(state, sink => sink.solved(&mut cx, ticket, rows), ());
+        each!(state, role => role.solved(&mut cx, ticket, rows));
     }
 
     /// Adopts a requested plan.
     pub(crate) fn planned(&mut self, plan: Plan) {
-        match &mut self.present.state {
-            RoleState::Relay(relay) => relay.planned(plan),
-            state => source!(state, source => source.planned(plan), ()),
-        }
+        each!(&mut self.present.state, role => role.planned(plan));
     }
 
     /// Evicts the oldest unit held, to free frames. Returns false when none is held.
@@ -519,7 +477,8 @@ impl Shard {
             counters: self.counted(),
         };
         each!(state, role => role.fill(&mut report));
-        if let (Some(mender), [peer]) = (state.mender(), &params.next_hops[..]) {
+        let mender = each!(state, role => role.mender());
+        if let (Some(mender), [peer]) = (mender, &params.next_hops[..]) {
             mender.fill(&mut report, *peer);
         }
         let longest = report.packet_bytes_max;

@@ -46,7 +46,7 @@ impl ShardSlot {
 
 /// A packet that waits for a stage; it holds a reference to its frame.
 #[derive(Copy, Clone, Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct WaitingPacket {
     shard: ShardId,
     pub origin: Origin,
     pub payload: Span,
@@ -85,7 +85,7 @@ pub(crate) struct Shards {
     /// Numbers of removed sources, of flows that are still configured.
     numbers: BTreeMap<ShardId, SourceNumbers>,
     opening: Vec<Opening>,
-    waiting: Vec<Waiting>,
+    waiting: Vec<WaitingPacket>,
     relief: Relief,
 }
 
@@ -288,7 +288,7 @@ impl Shards {
             Ok(false) => return Fate::Dropped(refusal),
             Err(DropReason::Opening) => {
                 let (shard, payload, is_noted) = (id, arrival.payload, index.is_some());
-                return self.wait(io, Waiting { shard, origin, payload, is_noted });
+                return self.wait(io, WaitingPacket { shard, origin, payload, is_noted });
             }
             Err(reason) => return Fate::Dropped(reason),
         }
@@ -355,7 +355,7 @@ impl Shards {
     }
 
     /// Keeps a packet until its stage is open.
-    fn wait(&mut self, io: &mut Io<'_, impl Frames, impl Egress>, packet: Waiting) -> Fate {
+    fn wait(&mut self, io: &mut Io<'_, impl Frames, impl Egress>, packet: WaitingPacket) -> Fate {
         let is_asked = self.opening.iter().any(|opening| opening.shard == packet.shard);
         if !is_asked || self.waiting.len() == WAITING_MAX || io.frames.scarce() {
             return Fate::Dropped(DropReason::Opening);
@@ -377,7 +377,7 @@ impl Shards {
 
     /// The oldest packet that waits for the stage of a shard. Its frame reference passes to the
     /// caller.
-    pub(crate) fn next_waiting(&mut self, shard: ShardId) -> Option<Waiting> {
+    pub(crate) fn next_waiting(&mut self, shard: ShardId) -> Option<WaitingPacket> {
         let oldest = self.waiting.iter().position(|waiting| waiting.shard == shard)?;
         Some(self.waiting.remove(oldest))
     }

@@ -19,6 +19,7 @@ use crate::stream::relay::StreamRelay;
 use crate::stream::sink::StreamSink;
 use crate::stream::source::StreamSource;
 use crate::unit::relay::Relay;
+use crate::unit::role::Lifecycle;
 use crate::unit::sink::units::UnitSink;
 
 /// A stage that accepted a packet this recently is in use: no packet arrives later than this.
@@ -64,19 +65,6 @@ macro_rules! source {
             #[cfg(feature = "bats")]
             RoleState::BatsSource($source) => $result,
             RoleState::StreamSource($source) => $result,
-            _ => $otherwise,
-        }
-    };
-}
-
-/// Like `source`, for sinks.
-macro_rules! sink {
-    ($state:expr, $sink:ident => $result:expr, $otherwise:expr) => {
-        match $state {
-            RoleState::RlncSink($sink) => $result,
-            #[cfg(feature = "bats")]
-            RoleState::BatsSink($sink) => $result,
-            RoleState::StreamSink($sink) => $result,
             _ => $otherwise,
         }
     };
@@ -212,10 +200,8 @@ impl Stage {
         let symbol_bytes = settings.symbol_bytes.min(sizes.symbol_bytes);
         let paths_differ = !self.params.upstreams().eq(settings.upstreams());
         self.params = settings.with(Sizes { symbol_bytes, ..sizes });
-        match &mut self.state {
-            RoleState::StreamRelay(relay) if paths_differ => relay.adopt(&self.params),
-            RoleState::StreamSink(sink) if paths_differ => sink.adopt(&self.params),
-            _ => {}
+        if paths_differ {
+            each!(&mut self.state, role => role.adopt(&self.params));
         }
     }
 
@@ -236,4 +222,4 @@ impl Stage {
     }
 }
 
-pub(crate) use {each, sink, source};
+pub(crate) use {each, source};

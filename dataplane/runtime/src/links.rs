@@ -81,7 +81,7 @@ struct Watch {
 
 /// A change of an interface.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-enum Change {
+enum LinkChange {
     Gone,
     Back,
     Up,
@@ -99,32 +99,32 @@ struct QueriedInterface {
 }
 
 /// The difference to the last query.
-fn changes(state: &LinkState, found: &QueriedInterface) -> Vec<Change> {
+fn changes(state: &LinkState, found: &QueriedInterface) -> Vec<LinkChange> {
     let is_gone = state.status == LinkStatus::Gone;
     let queues = found.queues;
     let Some(found) = &found.interface else {
-        return if is_gone { Vec::new() } else { vec![Change::Gone] };
+        return if is_gone { Vec::new() } else { vec![LinkChange::Gone] };
     };
     // A modem may switch to packets without an Ethernet header while its interface stays.
     let is_unfit = matches!(state.mode, LinkMode::Xdp(_)) && found.mac.is_none();
     let is_other = found.index != state.interface.index || is_unfit;
     let mut changes = Vec::new();
     if is_other && !is_gone {
-        changes.push(Change::Gone);
+        changes.push(LinkChange::Gone);
     }
     if is_other || is_gone {
-        changes.push(Change::Back);
+        changes.push(LinkChange::Back);
         return changes;
     }
     match (state.status, status(found)) {
-        (LinkStatus::Up, LinkStatus::Down) => changes.push(Change::Down),
-        (LinkStatus::Down, LinkStatus::Up) => changes.push(Change::Up),
+        (LinkStatus::Up, LinkStatus::Down) => changes.push(LinkChange::Down),
+        (LinkStatus::Down, LinkStatus::Up) => changes.push(LinkChange::Up),
         _ => {}
     }
     if found.mtu != state.interface.mtu {
-        changes.push(Change::Mtu(state.interface.mtu));
+        changes.push(LinkChange::Mtu(state.interface.mtu));
     }
-    changes.extend(queues.filter(|queues| *queues != state.queues).map(Change::Queues));
+    changes.extend(queues.filter(|queues| *queues != state.queues).map(LinkChange::Queues));
     changes
 }
 
@@ -147,7 +147,7 @@ impl Watch {
         }
         for change in changes {
             match change {
-                Change::Gone => {
+                LinkChange::Gone => {
                     self.retry = None;
                     tracing::warn!(
                         "link {name}: interface {interface} is gone: packets for it are dropped \
@@ -155,10 +155,10 @@ impl Watch {
                     );
                     note_waits(node, link, missing(config));
                 }
-                Change::Back => {
+                LinkChange::Back => {
                     self.reopen(node, netlink, link, found.as_ref(), Reopening::Back);
                 }
-                Change::Queues(now) => {
+                LinkChange::Queues(now) => {
                     if self.retry.is_none() {
                         let (now, before) = (now.receive, state.queues.receive);
                         tracing::info!(
@@ -168,11 +168,11 @@ impl Watch {
                     }
                     self.reopen(node, netlink, link, found.as_ref(), Reopening::Queues);
                 }
-                Change::Down => tracing::warn!(
+                LinkChange::Down => tracing::warn!(
                     "link {name}: interface {interface} is down: `ip link set {interface} up`"
                 ),
-                Change::Up => tracing::info!("link {name}: interface {interface} is up again"),
-                Change::Mtu(before) => say_mtu(node, link, before, found.as_ref()),
+                LinkChange::Up => tracing::info!("link {name}: interface {interface} is up again"),
+                LinkChange::Mtu(before) => say_mtu(node, link, before, found.as_ref()),
             }
         }
         note(node, link, found.clone());

@@ -66,7 +66,7 @@ fn flows(parts: &[WorkerPart], now: Nanos) -> Vec<Flow> {
 
 /// A state that began or ended at a next hop of a flow.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-struct Change {
+struct PathChange {
     flow: u32,
     peer: PeerId,
     begins: bool,
@@ -82,10 +82,11 @@ fn places(flows: &[Flow], is_so: fn(&NextHop) -> bool) -> Places {
 }
 
 /// Changes since the last poll; `before` holds the places where the condition held then.
-fn changes(before: &mut Places, flows: &[Flow], is_so: fn(&NextHop) -> bool) -> Vec<Change> {
+fn changes(before: &mut Places, flows: &[Flow], is_so: fn(&NextHop) -> bool) -> Vec<PathChange> {
     let (now, known) = (places(flows, is_so), places(flows, |_| true));
-    let change =
-        |begins| move |(flow, peer): &(u32, PeerId)| Change { flow: *flow, peer: *peer, begins };
+    let change = |begins| {
+        move |(flow, peer): &(u32, PeerId)| PathChange { flow: *flow, peer: *peer, begins }
+    };
     let began = now.difference(before).map(change(true));
     // If a flow or next hop is gone, nothing is known to have ended.
     let ended = before.difference(&now).filter(|place| known.contains(place)).map(change(false));
@@ -95,7 +96,7 @@ fn changes(before: &mut Places, flows: &[Flow], is_so: fn(&NextHop) -> bool) -> 
 }
 
 /// Logs next hops that fall silent or respond again.
-fn log_silence(topology: &Topology, Change { flow, peer, begins }: Change) {
+fn log_silence(topology: &Topology, PathChange { flow, peer, begins }: PathChange) {
     let neighbour = name(topology, peer);
     if begins {
         tracing::warn!(
@@ -111,8 +112,8 @@ fn log_silence(topology: &Topology, Change { flow, peer, begins }: Change) {
 }
 
 /// Logs next hops that large packets fail to reach, or reach again.
-fn log_black_hole(topology: &Topology, flows: &[Flow], change: Change) {
-    let Change { flow, peer, begins } = change;
+fn log_black_hole(topology: &Topology, flows: &[Flow], change: PathChange) {
+    let PathChange { flow, peer, begins } = change;
     let neighbour = name(topology, peer);
     if !begins {
         return tracing::info!(flow, neighbour, "large packets arrive again");
@@ -137,8 +138,8 @@ fn is_too_narrow(hop: &NextHop) -> bool {
 }
 
 /// Logs next hops that not even the smallest tunnel's packets reach, or reach again.
-fn log_too_narrow(topology: &Topology, flows: &[Flow], change: Change) {
-    let Change { flow, peer, begins } = change;
+fn log_too_narrow(topology: &Topology, flows: &[Flow], change: PathChange) {
+    let PathChange { flow, peer, begins } = change;
     let neighbour = name(topology, peer);
     if !begins {
         return tracing::info!(flow, neighbour, "packets of the least tunnel MTU arrive again");
@@ -156,7 +157,7 @@ fn log_too_narrow(topology: &Topology, flows: &[Flow], change: Change) {
 }
 
 /// The sizes that do not arrive at a changed next hop.
-fn black_hole(flows: &[Flow], Change { flow, peer, .. }: Change) -> Option<BlackHole> {
+fn black_hole(flows: &[Flow], PathChange { flow, peer, .. }: PathChange) -> Option<BlackHole> {
     let hops = flows.iter().filter(|it| it.id == flow).flat_map(|it| &it.next_hops);
     hops.filter(|hop| hop.peer == peer).find_map(|hop| hop.black_hole)
 }
@@ -238,7 +239,7 @@ mod tests {
     #[test]
     fn each_change_is_told_once() {
         let mut silent = Places::new();
-        let change = |flow, peer, begins| Change { flow, peer: PeerId(peer), begins };
+        let change = |flow, peer, begins| PathChange { flow, peer: PeerId(peer), begins };
         let look = |silent: &mut _, flows: &[Flow]| changes(silent, flows, NextHop::is_silent);
         assert_eq!(look(&mut silent, &[flow(1, &[false, false])]), []);
         let one = [flow(1, &[false, true]), flow(2, &[true])];

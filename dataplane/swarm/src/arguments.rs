@@ -43,8 +43,8 @@ pub(crate) enum Command {
     ///   recoded-swarm get ID 192.0.2.1:7800 198.51.100.2:7800 --out film.mkv --serve [::]:7800
     ///
     /// Segments are verified before they are written, in order. A file appears under its name when
-    /// it is complete. Name the source among the peers: it issues checks, by which every block of
-    /// other peers is verified on arrival. Without it, each segment is fetched from one peer only.
+    /// it is complete. Name the source among the peers: it issues checks, and they verify every
+    /// block of other peers on arrival. Without it, each segment is fetched from one peer only.
     #[command(verbatim_doc_comment)]
     Get(Get),
     /// Measure how many peers this computer serves, over its loopback interface
@@ -104,7 +104,7 @@ pub(crate) struct Serve {
     /// File with a pre-shared key of 32 bytes in hexadecimal: peers without it get no answer
     #[arg(long, value_name = "FILE")]
     pub key: Option<PathBuf>,
-    /// Interval in which counters are printed, as a line of JSON
+    /// Interval between reports of the counters, each a line of JSON
     #[arg(long, value_name = "SECONDS")]
     #[arg(value_parser = value_parser!(u32).range(1..=86_400))]
     pub report: Option<u32>,

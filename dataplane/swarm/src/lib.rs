@@ -1,5 +1,5 @@
 //! A streaming server with network coding: a file goes to many receivers as random linear
-//! combinations over UDP, and receivers serve others from what they have recoded.
+//! combinations over UDP, and receivers recode their blocks for others.
 //!
 //! The server is that of the papers Nuclei and Extreme Network Coding, which measured its encoding.
 //!

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_recoded-swarm");
 
-/// A program that listens, and what it printed.
+/// A program that listens, and its output so far.
 struct Serving {
     child: Child,
     content: String,

@@ -45,7 +45,7 @@ const REFUSALS: u8 = 128;
 pub struct Announcement {
     /// Version of its software: major, minor, patch.
     pub software: [u8; 3],
-    /// Bit t is set if it supports the code of packet type t.
+    /// The bit of each code that it supports: [`code_bit`].
     pub codes: u8,
     /// Largest UDP payload of the link to the neighbour, by the MTU of the sender's interface.
     pub packet_bytes: u16,
@@ -64,11 +64,25 @@ impl Announcement {
     }
 }
 
-/// The bit of a code in [`Announcement::codes`].
+/// The bit of a code in [`Announcement::codes`]. Bits 0, 3, 4, 6 and 7 are free for codes whose
+/// packets have a type above 7: the types of these numbers carry no symbols.
 pub const fn code_bit(code: PacketType) -> u8 {
     match code {
-        PacketType::Bats | PacketType::Generation | PacketType::Stream => 1 << code as u8,
+        PacketType::Bats => 1 << 1,
+        PacketType::Generation => 1 << 2,
+        PacketType::Stream => 1 << 5,
         _ => 0,
+    }
+}
+
+/// Name of the code of these packets, in configurations and reports; empty for packets that carry
+/// no symbols.
+pub const fn code_name(code: PacketType) -> &'static str {
+    match code {
+        PacketType::Bats => "bats",
+        PacketType::Generation => "rlnc",
+        PacketType::Stream => "stream",
+        _ => "",
     }
 }
 

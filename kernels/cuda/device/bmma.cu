@@ -12,7 +12,7 @@
 //   from the arena      three steps ahead, beside everything else
 //   transposed          a step ahead: a row per position, the bytes of the sources side by side
 //   to registers        a step ahead, behind the barrier of the step; coefficients two steps
-//   products            of what came to registers in the step before
+//   products            of the registers that the previous step loaded
 //
 // Row r of tile m is position 4 r + m: so the four tiles of counts that a thread holds for one
 // destination bit belong to four neighbouring bytes, and it stores whole words.

@@ -123,7 +123,7 @@ __device__ __forceinline__ Job job_of_block(const Job *jobs, uint32_t jobs_count
     return jobs[first];
 }
 
-// The unit of a thread, for kernels in which a thread does whole units.
+// The unit of a thread, for kernels whose threads do whole units.
 struct Unit {
     uint32_t row;
     uint32_t byte;

@@ -1,5 +1,5 @@
 // What the technique `wgmma` needs of Hopper: binary matrix products of a warpgroup, 64 rows by 128
-// columns by 256 bits. They run beside the threads that start them. The rows come from registers,
+// columns by 256 bits. They run next to the threads that start them. The rows come from registers,
 // the columns from shared memory, where the tensor cores read them on a path of their own.
 //
 //   show_products      behind the writes to shared memory, before the barrier that follows them
@@ -36,7 +36,7 @@ template <int LEFT> __device__ __forceinline__ void wait_for_products(int (&coun
 }
 
 // Columns in shared memory, for the tensor cores: units of 8 columns by 16 bytes, the two units of
-// the same columns beside each other. PTX ISA, matrix descriptor, no swizzle: address, then bytes
+// the same columns next to each other. PTX ISA, matrix descriptor, no swizzle: address, then bytes
 // from a unit to the next one along the bits and along the columns, all in 16 bytes.
 __device__ __forceinline__ uint64_t columns_at(const uint8_t *shared) {
     const uint64_t address = (uint32_t)__cvta_generic_to_shared(shared);

@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t STACK_BYTES = 64 << 10;
 constexpr size_t THREADS_MAX = 1024;
-// After shared memory, to see whether somebody wrote beyond it.
+// After shared memory, to see whether a kernel wrote beyond it.
 constexpr size_t FENCE_BYTES = 64;
 constexpr uint8_t POISON = 0xa5, FENCE = 0xc7;
 

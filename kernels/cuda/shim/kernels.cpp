@@ -81,7 +81,7 @@ extern "C" bool recoded_shim_technique(size_t index, TechniqueRow *row) {
     return true;
 }
 
-// A job whose members are 1, 2, 3 ... in the order in which job.h has them, and the bytes of the
+// A job whose members are 1, 2, 3 ... in the order of job.h, and the bytes of the
 // tables, of the state of progressive decoding for 100 symbols and of that of an inversion.
 extern "C" void recoded_shim_sample(Job *job, uint64_t *tables_bytes, uint64_t state_bytes[2]) {
     *job = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};

@@ -26,7 +26,7 @@ pub struct Image {
 pub enum ImageError {
     /// Nowhere.
     #[error(
-        "no CUDA kernels ({IMAGE_NAME}) beside the program or in its lib/recoded; `scripts/cuda` \
+        "no CUDA kernels ({IMAGE_NAME}) next to the program or in its lib/recoded; `scripts/cuda` \
          builds them, and {IMAGE_VARIABLE} names them elsewhere"
     )]
     Missing,

@@ -29,7 +29,7 @@ fn main() {
     fs::copy(&library, folder.join("libcuda.so")).expect("the build folder is writable");
     println!("cargo::rustc-env=RECODED_STANDIN_FOLDER={}", folder.display());
 
-    // Beside it, so that NVIDIA's own can take its place.
+    // Next to it, so that NVIDIA's own can replace it.
     let folder = Path::new(&out).join("nvrtc");
     fs::create_dir_all(&folder).expect("the build folder is writable");
     let status = compiler

@@ -3,9 +3,9 @@
 //   x -> planes -> leaves | -> leaf_products | -> polynomials | -> output_map | -> y
 //
 // A byte of GF(256) is a polynomial over GF(2) of degree 7, and so is a coefficient. Karatsuba's
-// formula multiplies two of them by 27 products of bits instead of 64. What it adds up before is
-// done once for each source byte, and what it adds up afterwards once for each destination byte,
-// so that between the two each coefficient costs 27 bits of tables.
+// formula multiplies two of them by 27 products of bits instead of 64. The sums before are
+// formed once for each source byte, those afterwards once for each destination byte. Between the
+// two each coefficient costs 27 bits of tables.
 //
 // Smaller fields are packed. A level of Karatsuba's that would join elements only passes on its two
 // halves: the coefficient stands in both halves, so that the products of their sum are zero.

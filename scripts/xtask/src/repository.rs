@@ -1,4 +1,4 @@
-//! Files of the repository, and what is wrong in them.
+//! Files of the repository, and findings about them.
 
 use std::collections::BTreeSet;
 use std::path::Path;

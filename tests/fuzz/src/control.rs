@@ -143,7 +143,7 @@ fn listen() -> (UnixListener, UnixStream) {
     let address = SocketAddr::from_abstract_name(name).expect("a short name");
     let listener = UnixListener::bind_addr(&address).expect("a free address");
     listener.set_nonblocking(true).expect("a socket");
-    let client = UnixStream::connect_addr(&address).expect("somebody listens");
+    let client = UnixStream::connect_addr(&address).expect("a server listens");
     (listener, client)
 }
 

@@ -66,12 +66,7 @@ impl Code {
 
     /// Packet type of its packets.
     pub(crate) fn packet_type(self) -> PacketType {
-        match self {
-            Code::Rlnc => PacketType::Generation,
-            #[cfg(feature = "bats")]
-            Code::Bats => PacketType::Bats,
-            Code::Stream => PacketType::Stream,
-        }
+        self.usual().packet_type()
     }
 
     /// Draws parameters; if `is_fair`, the code can repair the losses of the network.
@@ -162,7 +157,7 @@ pub(crate) fn bytes_max(code: &FlowCode, unit: usize, symbol_bytes: usize) -> us
 
 /// Whether the hops of a flow send without reports.
 pub(crate) fn is_open_loop(code: &FlowCode, redundancy: Redundancy) -> bool {
-    matches!((code, redundancy), (FlowCode::Stream(_), Redundancy::Fixed(_)))
+    code.is_stream() && matches!(redundancy, Redundancy::Fixed(_))
 }
 
 /// Packets that may be missing although all are promised. One unit in ten thousand is not

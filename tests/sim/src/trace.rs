@@ -33,7 +33,7 @@ pub enum Step<'a> {
     Arrived {
         /// Which, 0 for the source.
         node: usize,
-        /// Which of its workers.
+        /// Its worker.
         worker: usize,
         /// UDP payload.
         payload: &'a [u8],
@@ -47,18 +47,18 @@ pub enum Step<'a> {
     },
     /// A worker's timers were due.
     Woke {
-        /// Of which node, 0 for the source.
+        /// The node, 0 for the source.
         node: usize,
-        /// Which of its workers.
+        /// Its worker.
         worker: usize,
     },
     /// A worker gets the stage that it requested.
     Opened {
-        /// Of which node.
+        /// The node.
         node: usize,
-        /// Which of its workers.
+        /// Its worker.
         worker: usize,
-        /// For which shard.
+        /// The shard.
         shard: u8,
         /// Whether it was refused for lack of memory.
         is_refused: bool,

@@ -82,7 +82,7 @@ impl Workload {
     /// A level that adds the product of one source to one destination.
     ///
     /// # Errors
-    /// Like [`Workload::ours`].
+    /// [`BenchError::Wrong`] when its result is not the naive kernel's.
     pub fn ours_madd(&self, kernel: &'static Kernel) -> Result<Contestant, BenchError> {
         let source = self.sources[0];
         let destination = self.destinations().remove(0);

@@ -115,7 +115,7 @@ fn links(state: &State, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Neighbours of which nothing arrives, traffic or not.
+/// Neighbours that send nothing, with or without traffic.
 fn unheard(state: &State, link: &Link, findings: &mut Vec<Finding>) {
     for it in &link.neighbours {
         let Some(Silence { words, is_new }) = silence(state, link, it) else { continue };

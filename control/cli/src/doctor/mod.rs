@@ -414,8 +414,8 @@ mod tests {
             text.contains("drop_unknown_flow")
         };
         assert!(!named((40, 1), (90, 3)), "while it starts");
-        assert!(!named((90, 600), (90, 602)), "what came at the start");
-        assert!(named((90, 600), (95, 602)), "what comes now");
+        assert!(!named((90, 600), (90, 602)), "counted at the start");
+        assert!(named((90, 600), (95, 602)), "counted now");
     }
 
     #[test]

@@ -128,10 +128,10 @@ mod tests {
 
     #[test]
     fn port_with_nobody_behind_it_is_found_and_one_with_somebody_is_not() {
-        let somebody = UdpSocket::bind("127.0.0.1:0").expect("bind");
-        let port = somebody.local_addr().expect("an address").port();
+        let listener = UdpSocket::bind("127.0.0.1:0").expect("bind");
+        let port = listener.local_addr().expect("an address").port();
         assert_eq!(neighbours(&plan(), port, Duration::from_millis(300)), []);
-        drop(somebody);
+        drop(listener);
         let found = neighbours(&plan(), port, Duration::from_secs(2));
         assert_eq!(found.len(), 1, "{found:?}");
         let said = format!("127.0.0.1 answers \"port {port} unreachable\"");

@@ -15,7 +15,7 @@ const OF_NEIGHBOURS: [&str; 3] = ["tx_no_neighbour", "rx_icmp_no_port", "rx_icmp
 /// Prefix of the cause where a neighbour has no address yet.
 pub const WAITING_FOR: &str = "waiting for ";
 
-/// Words about a neighbour of which nothing comes: even a warning then explains what follows.
+/// Words about a silent neighbour: even a warning then explains its consequences.
 const SILENT: [&str; 3] = [WAITING_FOR, " was last heard ", " has not been heard "];
 
 const LAYER_OF_FLOWS: u8 = 4;

@@ -17,8 +17,8 @@ pub(super) struct Applied {
     pub(super) file: &'static str,
     /// Highest cost of its changes: live, flow, gap; -.
     pub(super) cost: String,
-    /// in force; written: no daemon runs there; started: it does, by this; unchanged; back: as it
-    /// was before; lost: goes back by itself when the time is over.
+    /// applied; written: no daemon runs there; started: this command started one; unchanged; back:
+    /// the previous configuration; lost: rolls back by itself when the time is over.
     pub(super) state: &'static str,
     pub(super) findings: Vec<BoxFinding>,
     /// Whether a configuration waits for confirmation.

@@ -225,7 +225,7 @@ fn kept(flow: &Flow) -> Option<f64> {
     let symbols = flow.count(if flow.role == "source" { "source_symbols" } else { "innovative" });
     let given_up = flow.count("lagged").saturating_add(flow.count("too_large"));
     let share = 1.0 - given_up as f64 / symbols as f64;
-    (flow.code == "stream" && symbols > 0).then_some(share.max(0.0))
+    (flow.is_stream() && symbols > 0).then_some(share.max(0.0))
 }
 
 impl Graph {

@@ -49,7 +49,7 @@ pub fn run(boxes: &Boxes, file: &Path, save: bool, json: bool) -> Result<Told, c
         if it.file == "differs" {
             code = worse(code, exit::REFUSED);
             let cause = "its public key is not the one in the file".to_owned();
-            let cure = "find out why; where the box was set up anew, take key out of its line and \
+            let cure = "find out why; if the box was reinstalled, remove key from its line and \
                         run this again";
             it.findings.push(finding(cause, cure.into()));
         }

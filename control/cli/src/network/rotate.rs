@@ -7,8 +7,8 @@
 //!  4 the draft replaces the file; the old private key is removed. Otherwise the new one is
 //! ```
 //!
-//! A daemon has one key, so sessions with the box end and begin anew: packets wait or are lost from
-//! the first box that switches until the handshakes after the last one.
+//! A daemon has one key, so sessions with the box end: packets wait or are lost from the first
+//! box that switches until the handshakes after the last one.
 
 use super::applied::{Applied, failed};
 use super::options::Fleet;

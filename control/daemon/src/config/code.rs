@@ -41,16 +41,6 @@ pub enum Word {
 }
 
 impl Word {
-    /// The word of a code.
-    pub fn of(code: &FlowCode) -> Word {
-        match code {
-            FlowCode::Rlnc => Word::Rlnc,
-            #[cfg(feature = "bats")]
-            FlowCode::Bats(_) => Word::Bats,
-            FlowCode::Stream(_) => Word::Stream,
-        }
-    }
-
     /// Orders of the fields that may be combined with it.
     fn fields(self) -> &'static [u16] {
         match self {
@@ -67,12 +57,7 @@ impl Word {
 
     /// The word as written.
     pub fn name(self) -> &'static str {
-        match self {
-            Word::Auto => "auto",
-            Word::Rlnc => "rlnc",
-            Word::Bats => "bats",
-            Word::Stream => "stream",
-        }
+        CODES.iter().find(|(_, word)| *word == self).map_or("auto", |(name, _)| name)
     }
 }
 

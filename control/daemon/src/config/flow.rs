@@ -295,7 +295,7 @@ fn refuse_open_loop(
     redundancy: Redundancy,
     code: &FlowCode,
 ) {
-    let is_open_loop = matches!((redundancy, code), (Redundancy::Fixed(_), FlowCode::Stream(_)));
+    let is_open_loop = code.is_stream() && matches!(redundancy, Redundancy::Fixed(_));
     if is_open_loop && spread != Spread::Every {
         let rule = "the state of paths comes from reports, which a stream with a fixed redundancy \
                     does not use: write redundancy = \"auto\" or spread = \"every\"";
@@ -395,7 +395,12 @@ fn hop(
     };
     let Link { local, is_local_written, .. } = context.links[link];
     if address == local {
-        return refuse(".address", written, "is our own", "it is the neighbour's IP address");
+        return refuse(
+            ".address",
+            written,
+            "is a local address",
+            "it is the neighbour's IP address",
+        );
     }
     // An invalid `local` reads as 0.0.0.0, and was already reported.
     let is_known = !is_local_written || local != std::net::Ipv4Addr::UNSPECIFIED;

@@ -236,7 +236,7 @@ fn source_code(text: &mut String, flow: &Flow) {
 }
 
 fn code_keys(text: &mut String, params: &FlowParams) {
-    key(text, "code", Word::of(&params.code).name());
+    key(text, "code", params.code.name());
     key(text, "field", i64::from(params.field.order()));
     match params.code {
         FlowCode::Rlnc => key(text, "generation_size", whole(params.generation_size)),

@@ -7,7 +7,7 @@ use super::budget::MEMORY_DEFAULT;
 use crate::memory::Memory;
 use std::sync::OnceLock;
 
-/// Memory of a box from which on it gets the usual defaults: these take 45 to 80 MB when idle, and
+/// Boxes with at least this memory get the usual defaults, which take 45 to 80 MB when idle and
 /// 50 MB for each stream.
 const SMALL_BYTES: u64 = 256 << 20;
 

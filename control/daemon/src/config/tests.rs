@@ -379,8 +379,8 @@ const BAD_STRUCTURES: [(&str, &str, &str); 28] = [
     (
         "\"10.0.2.2\"",
         "\"10.0.2.1\"",
-        "16: flow 1: next_hops[0].address = \"10.0.2.1\" is our own: it is the neighbour's IP \
-             address",
+        "16: flow 1: next_hops[0].address = \"10.0.2.1\" is a local address: it is the neighbour's \
+             IP address",
     ),
     (
         "\"10.0.2.2\"",

@@ -61,7 +61,7 @@ struct KeeperState {
     is_previous: bool,
     /// The change that waits for confirmation.
     pending: Option<Pending>,
-    /// The configuration before a process was replaced; kept until the next one runs.
+    /// The configuration of a process that is being replaced; kept until the next one runs.
     before: Option<String>,
     /// MTUs of interfaces as last seen.
     mtus: BTreeMap<String, u32>,
@@ -391,7 +391,7 @@ impl Keeper {
                                 known.join(", ")
                             )
                         }
-                        None => "there is no configuration before this one".into(),
+                        None => "there is no previous configuration".into(),
                     })
                 })?;
                 entry.text.clone()

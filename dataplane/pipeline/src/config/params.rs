@@ -3,20 +3,13 @@
 //! Workers pick a snapshot up between bursts. Every value here was validated before; nothing in a
 //! packet can exceed it.
 
-#[cfg(feature = "bats")]
-mod bats;
-
-#[cfg(feature = "bats")]
-pub use bats::{BatsParams, Interleave, Profile};
-
-use crate::base::layout::{
-    LENGTH_BYTES, SEALING_BYTES, STRICT_TAG_BYTES, TAG_BYTES, symbol_offset,
-};
+use crate::base::layout::{SEALING_BYTES, STRICT_TAG_BYTES, TAG_BYTES, symbol_offset};
 pub use crate::base::time::Nanos;
-pub use recoded_code::theory::stream::StreamProfile;
+#[cfg(feature = "bats")]
+pub use crate::config::code::{BatsParams, Interleave, Profile};
+pub use crate::config::code::{FlowCode, Sizes, StreamParams, StreamProfile};
 use recoded_gf::FieldOrder;
 use recoded_wire::coded::{INDEX_BYTES, coding_offset, vector_bytes};
-use recoded_wire::stream::STREAM_OVERHEAD_BYTES;
 
 /// A shard of a flow; see `recoded_wire::shard`.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -129,105 +122,6 @@ pub enum Recoding {
     Random,
 }
 
-/// Code of a flow.
-#[derive(Copy, Clone, PartialEq, Debug)]
-pub enum FlowCode {
-    /// Random linear network coding over generations.
-    Rlnc,
-    /// BATS: an outer code over a block of source symbols, recoded within batches.
-    #[cfg(feature = "bats")]
-    Bats(BatsParams),
-    /// Sliding window with per-hop retransmission.
-    Stream(StreamParams),
-}
-
-/// Code and sizes, as announced by packets.
-#[derive(Copy, Clone, PartialEq, Debug)]
-pub struct Sizes {
-    /// The code, with the size of its window or blocks.
-    pub code: FlowCode,
-    /// Field of the coefficients.
-    pub field: FieldOrder,
-    /// Generation or batch size.
-    pub generation_size: usize,
-    /// Bytes of the longest symbol.
-    pub symbol_bytes: usize,
-}
-
-/// A stream. A symbol holds one IP packet.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct StreamParams {
-    /// Source: symbols that every node keeps, 64 to 32768, rounded up to a power of two. It must
-    /// cover the symbols in flight on the longest hop, plus some headroom.
-    pub window_symbols: usize,
-    /// Source: how much redundancy each hop sends proactively. Relays learn that from packets.
-    pub profile: StreamProfile,
-}
-
-impl StreamParams {
-    /// A window of `window_symbols`, with the daemon's defaults for the rest.
-    pub const fn new(window_symbols: usize) -> Self {
-        Self { window_symbols, profile: StreamProfile::Balanced }
-    }
-
-    /// The largest window, a power of two, for symbols of `symbol_bytes`.
-    pub fn window_for(symbol_bytes: usize) -> usize {
-        let symbols = STREAM_MEMORY_BYTES / symbol_bytes.max(STREAM_SYMBOL_BYTES);
-        1 << symbols.max(1).ilog2()
-    }
-}
-
-/// Memory for the symbols of a stream. Packets announce the window and not the length of symbols,
-/// so this is how each node derives one from the other: 32768 symbols of 2560 bytes, 8192 of a
-/// jumbo frame. At half of this a jumbo path of 10 Gbit/s and 60 ms does not fit; at twice, a
-/// source and a sink exceed the default `memory` of a daemon.
-const STREAM_MEMORY_BYTES: usize = 80 << 20;
-
-/// Any window allows symbols of this length.
-const STREAM_SYMBOL_BYTES: usize = 1778;
-
-impl FlowCode {
-    /// Name in configurations and reports.
-    pub fn name(&self) -> &'static str {
-        match self {
-            FlowCode::Rlnc => "rlnc",
-            #[cfg(feature = "bats")]
-            FlowCode::Bats(_) => "bats",
-            FlowCode::Stream(_) => "stream",
-        }
-    }
-
-    /// Longest symbol, independent of a node's limits.
-    pub fn symbol_bytes_max(&self) -> usize {
-        match self {
-            FlowCode::Stream(code) => {
-                let share = STREAM_MEMORY_BYTES / code.window_symbols.next_power_of_two();
-                share.max(STREAM_SYMBOL_BYTES)
-            }
-            _ => usize::MAX,
-        }
-    }
-
-    /// Maximum bytes of a packet in front of its symbol.
-    pub fn header_bytes(&self, generation_size: usize, field: FieldOrder) -> usize {
-        let vector = vector_bytes(generation_size, field.code()).max(INDEX_BYTES);
-        match self {
-            FlowCode::Rlnc => coding_offset(false) + vector,
-            #[cfg(feature = "bats")]
-            FlowCode::Bats(_) => coding_offset(true) + vector,
-            FlowCode::Stream(_) => STREAM_OVERHEAD_BYTES,
-        }
-    }
-
-    /// Framing bytes per IP packet in the symbols of a source, sealed or not.
-    fn framing_bytes(&self) -> usize {
-        match self {
-            FlowCode::Stream(_) => 0,
-            _ => LENGTH_BYTES,
-        }
-    }
-}
-
 /// One node's settings of one flow.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FlowParams {
@@ -327,6 +221,12 @@ impl FlowParams {
         first.into_iter().chain(further.iter().copied())
     }
 
+    /// Whether it is an open loop: a stream that sends a fixed number of packets per symbol, and
+    /// uses no reports.
+    pub fn is_open_loop(&self) -> bool {
+        self.code.is_stream() && matches!(self.redundancy, Redundancy::Fixed(_))
+    }
+
     /// Generations that a sink holds at once: a power of two, so that a generation has its place to
     /// itself when numbers wrap around.
     pub fn sink_generations(&self) -> usize {
@@ -392,10 +292,8 @@ impl FlowParams {
     /// Maximum packets that a source plans for one generation or block, and then sends at once.
     /// Zero for other roles.
     pub fn unit_packets_max(&self) -> usize {
-        let symbols = match (&self.role, self.code) {
-            (Role::Source { .. }, FlowCode::Rlnc) => self.generation_size,
-            #[cfg(feature = "bats")]
-            (Role::Source { .. }, FlowCode::Bats(bats)) => bats.source_symbols,
+        let symbols = match self.role {
+            Role::Source { .. } => self.code.closing_symbols(self.generation_size),
             _ => 0,
         };
         (symbols as f64 * self.redundancy_max).ceil() as usize

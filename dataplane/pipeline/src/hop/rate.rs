@@ -27,7 +27,7 @@ use crate::hop::rate::competition::Competition;
 use crate::hop::rate::headroom::Headroom;
 use crate::hop::rate::jitter::Jitter;
 use crate::hop::rate::link_share::LinkShare;
-use crate::hop::rate::policed::{Flow, Policed};
+use crate::hop::rate::policed::{Policed, Rates};
 use crate::hop::rate::sample::{Round, Sample, deviation};
 use crate::hop::send::path_mtu::Vanishing;
 use drain_rate::{DrainRate, STALLED_NANOS};
@@ -562,7 +562,7 @@ impl Rate {
 
     /// Whether the rate is kept unchanged on a policed link.
     fn is_policed(&mut self, received: f64, loss: f64, now: Nanos) -> bool {
-        let flow = Flow { sent: received / (1.0 - loss).max(0.05), received };
+        let flow = Rates { sent: received / (1.0 - loss).max(0.05), received };
         if let Some(before) = self.policed.note(flow, now) {
             self.phase = Phase::Steady;
             self.set(before.sent);

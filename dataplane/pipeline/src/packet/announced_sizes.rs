@@ -1,7 +1,5 @@
 //! Code and sizes that packets announce, and the sizes of a stage that accepts them.
 
-#[cfg(feature = "bats")]
-use crate::config::params::BatsParams;
 use crate::config::params::{FlowCode, FlowParams, Role, Sizes, StreamParams};
 use crate::packet::arrival::Data;
 use crate::packet::collected::PacketView;
@@ -34,10 +32,9 @@ impl FlowParams {
     ) -> Option<Sizes> {
         let announced = announced(data);
         let is_relay = matches!(self.role, Role::Relay { .. });
-        let is_stream = |sizes: &Sizes| matches!(sizes.code, FlowCode::Stream(_));
         let is_alike = |present: &Sizes| {
             // One table of a relay serves all codes except streams.
-            is_relay && !is_stream(present) && !is_stream(&announced)
+            is_relay && !present.code.is_stream() && !announced.code.is_stream()
                 || std::mem::discriminant(&present.code) == std::mem::discriminant(&announced.code)
         };
         let within_frames = |sizes: Sizes| {
@@ -89,7 +86,7 @@ pub(crate) fn full_symbols(block: &Block) -> usize {
 pub(crate) fn announced(data: &Data<'_>) -> Sizes {
     match data {
         Data::Coded { view, .. } => Sizes {
-            code: code_of(view),
+            code: FlowCode::of_block(view.block.as_ref()),
             field: view.field,
             generation_size: full_size(view).max(match view.block {
                 Some(_) => 1,
@@ -106,30 +103,8 @@ pub(crate) fn announced(data: &Data<'_>) -> Sizes {
     }
 }
 
-/// The code of a packet of a generation or batch.
-#[cfg_attr(not(feature = "bats"), allow(unused_variables, reason = "there is one"))]
-fn code_of(view: &PacketView) -> FlowCode {
-    #[cfg(feature = "bats")]
-    if let Some(block) = view.block {
-        return FlowCode::Bats(BatsParams::announced(&block));
-    }
-    FlowCode::Rlnc
-}
-
 /// The larger of each size; the code is that of the first.
 fn larger(sizes: Sizes, other: Sizes) -> Sizes {
-    let code = match (sizes.code, other.code) {
-        #[cfg(feature = "bats")]
-        (FlowCode::Bats(new), FlowCode::Bats(old)) => {
-            let source_symbols = new.source_symbols.max(old.source_symbols);
-            FlowCode::Bats(BatsParams { source_symbols, ..new })
-        }
-        (FlowCode::Stream(new), FlowCode::Stream(old)) => FlowCode::Stream(StreamParams {
-            window_symbols: new.window_symbols.max(old.window_symbols),
-            ..new
-        }),
-        (code, _) => code,
-    };
     let generation_size = sizes.generation_size.max(other.generation_size);
-    Sizes { code, generation_size, ..sizes }
+    Sizes { code: sizes.code.larger(other.code), generation_size, ..sizes }
 }

@@ -31,11 +31,11 @@ pub(crate) enum Order {
 /// The newest of the verified symbols of one source.
 #[derive(Copy, Clone, Debug, Default)]
 pub(crate) struct Freshness {
-    newest: Option<Newest>,
+    newest: Option<NewestSymbol>,
 }
 
 #[derive(Copy, Clone, Debug)]
-struct Newest {
+struct NewestSymbol {
     /// The symbol with the highest number: that number and its key.
     number: u32,
     key: KeySerial,
@@ -72,12 +72,12 @@ impl Freshness {
     /// Records a verified symbol as the new start: all others are compared with it.
     pub(crate) fn restart(&mut self, key: KeySerial, number: u32) {
         let key_max = self.newest.map_or(key, |newest| newest.key_max.max(key));
-        self.newest = Some(Newest { number, key, key_max });
+        self.newest = Some(NewestSymbol { number, key, key_max });
     }
 
     /// Whether a number is so close to the newest one that a unit may still be repaired by it.
     pub(crate) fn is_near(&self, number: u32) -> bool {
-        let distance = |newest: Newest| number.wrapping_sub(newest.number).cast_signed();
+        let distance = |newest: NewestSymbol| number.wrapping_sub(newest.number).cast_signed();
         self.newest.is_none_or(|newest| distance(newest).unsigned_abs() < NEAR)
     }
 }

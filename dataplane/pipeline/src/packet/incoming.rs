@@ -2,8 +2,6 @@
 //! packet.
 
 use crate::base::rank::RankHistogram;
-#[cfg(feature = "bats")]
-use crate::config::params::BatsParams;
 use crate::config::params::{FlowCode, Nanos, StreamParams};
 use crate::config::report::FlowReport;
 use crate::packet::collected::PacketView;
@@ -26,18 +24,6 @@ struct Newest {
     symbol_bytes: usize,
     /// The code, if it is a stream.
     code: Option<FlowCode>,
-}
-
-/// The code of a packet with a block word.
-#[cfg(feature = "bats")]
-fn code_of(block: Block) -> FlowCode {
-    FlowCode::Bats(BatsParams::announced(&block))
-}
-
-/// Stand-in without BATS: such packets are dropped earlier.
-#[cfg(not(feature = "bats"))]
-fn code_of(_block: Block) -> FlowCode {
-    FlowCode::Rlnc
 }
 
 /// The receiving side of a flow.
@@ -123,7 +109,7 @@ impl Incoming {
 
     pub(crate) fn fill(&self, report: &mut FlowReport) {
         if let Some(Newest { epoch, field, size, symbol_bytes, code }) = self.newest {
-            report.code = code.unwrap_or_else(|| self.block.map_or(FlowCode::Rlnc, code_of));
+            report.code = code.unwrap_or_else(|| FlowCode::of_block(self.block.as_ref()));
             report.field = field;
             report.epoch = epoch;
             report.symbol_bytes = symbol_bytes;

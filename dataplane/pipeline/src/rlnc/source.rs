@@ -11,7 +11,7 @@ use crate::base::table::Table;
 use crate::base::tally::{Tallied, Tally};
 use crate::base::time::earlier;
 use crate::config::params::{FlowParams, Nanos, PeerId, ShardId};
-use crate::config::report::FlowReport;
+use crate::config::report::{DropReason, FlowReport};
 use crate::edge::class;
 use crate::edge::framing::{LENGTH_MAX, entry_bytes_min, length_of};
 use crate::edge::packing::{Layout, Packer};
@@ -81,7 +81,7 @@ pub(crate) struct RlncSource {
     /// Planned packets of the newest full generation.
     planned: usize,
     repair_budget: RepairBudget,
-    pub(crate) mender: Mender,
+    mender: Mender,
     /// Whether the next node reported its missing packets when the newest generation ended.
     is_mended: bool,
     remote: Remote,
@@ -250,18 +250,6 @@ impl RlncSource {
         if let Some(first) = first.filter(|_| cx.asks_to_mend()) {
             self.mender.left(number, bytes, first, count, cx.io.now);
         }
-    }
-
-    /// Reads the next node's report on the link to it, and sends the packets it lacks.
-    pub(crate) fn hear_link(
-        &mut self,
-        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
-        report: &LinkReport,
-        payload: Span,
-    ) {
-        let Self { mender, generations, .. } = self;
-        mender.hear(report, cx.io.frames.bytes(payload), cx.io.now, generations);
-        self.mend_all(cx);
     }
 
     /// Sends the packets that the next node lacks, as far as pacing allows.
@@ -469,13 +457,34 @@ impl SourceCode for RlncSource {
             }
         }
     }
+}
+
+impl Lifecycle for RlncSource {
+    fn hear_link(
+        &mut self,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
+        _peer: PeerId,
+        report: &LinkReport,
+        payload: Span,
+    ) -> Result<(), DropReason> {
+        let Self { mender, generations, .. } = self;
+        mender.hear(report, cx.io.frames.bytes(payload), cx.io.now, generations);
+        self.mend_all(cx);
+        Ok(())
+    }
 
     fn planned(&mut self, plan: Plan) {
         self.planner.adopt(plan);
     }
-}
 
-impl Lifecycle for RlncSource {
+    fn mender(&self) -> Option<&Mender> {
+        Some(&self.mender)
+    }
+
+    fn mender_mut(&mut self) -> Option<&mut Mender> {
+        Some(&mut self.mender)
+    }
+
     fn tick(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) -> Option<Nanos> {
         let params = cx.params;
         if self.open && self.opened + params.flush_timeout_nanos <= cx.io.now {

@@ -3,7 +3,7 @@
 use std::mem::replace;
 
 use super::{Shard, split};
-use crate::config::params::{FlowCode, FlowParams, Nanos, Role};
+use crate::config::params::{FlowParams, Nanos, Role};
 use crate::env::egress::Egress;
 use crate::env::io::Io;
 use crate::stage::{RoleState, Stage, source};
@@ -128,11 +128,6 @@ impl Shard {
 /// Whether relays and sinks need larger tables for packets of these parameters than for those of
 /// the previous ones, of the same code.
 fn announces_more(before: &FlowParams, params: &FlowParams) -> bool {
-    let symbols = |params: &FlowParams| match params.code {
-        FlowCode::Rlnc => 0,
-        #[cfg(feature = "bats")]
-        FlowCode::Bats(bats) => bats.source_symbols,
-        FlowCode::Stream(stream) => stream.window_symbols,
-    };
-    params.generation_size > before.generation_size || symbols(params) > symbols(before)
+    params.generation_size > before.generation_size
+        || params.code.unit_symbols() > before.code.unit_symbols()
 }

@@ -3,9 +3,9 @@
 
 use crate::env::egress::Egress;
 use crate::env::io::Io;
-use crate::hop::send::mender::Mender;
 use crate::shard::Shard;
-use crate::stage::RoleState;
+use crate::stage::{RoleState, each};
+use crate::unit::role::Lifecycle;
 use recoded_wire::frames::Frames;
 
 /// Shortest symbol, regardless of reports: below, more of a packet would be header than data.
@@ -14,28 +14,12 @@ const SYMBOL_BYTES_MIN: usize = 500;
 /// Minimum gain that justifies longer symbols: each length is another epoch.
 const WORTH_BYTES: usize = 24;
 
-impl RoleState {
-    /// The sending side of a hop that recovers its losses.
-    pub(super) fn mender(&self) -> Option<&Mender> {
-        match self {
-            RoleState::RlncSource(source) => Some(&source.mender),
-            #[cfg(feature = "bats")]
-            RoleState::BatsSource(source) => Some(&source.mender),
-            RoleState::Relay(relay) => Some(&relay.mender),
-            _ => None,
-        }
-    }
-}
-
 impl Shard {
     /// Changes a source to symbols as long as every link carries, if that has changed.
     pub(super) fn follow_size(&mut self, io: &mut Io<'_, impl Frames, impl Egress>) {
-        let limit = match &self.present.state {
-            RoleState::RlncSource(source) => source.mender.path_limit(),
-            #[cfg(feature = "bats")]
-            RoleState::BatsSource(source) => source.mender.path_limit(),
-            _ => return,
-        };
+        let mender = each!(&self.present.state, role => role.mender());
+        let Some(mender) = mender.filter(|_| self.is_source()) else { return };
+        let limit = mender.path_limit();
         let params = &self.present.params;
         let before = params.code.header_bytes(params.generation_size, params.field);
         let carried = |bytes: u16| usize::from(bytes).saturating_sub(before).max(SYMBOL_BYTES_MIN);

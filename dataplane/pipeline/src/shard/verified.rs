@@ -7,7 +7,8 @@ use crate::env::egress::{Egress, Keys};
 use crate::env::io::Io;
 use crate::packet::arrival::{Arrival, Data};
 use crate::shard::Shard;
-use crate::stage::RoleState;
+use crate::stage::{RoleState, each};
+use crate::unit::role::Lifecycle;
 use crate::unit::tags;
 use recoded_wire::frames::Frames;
 
@@ -78,10 +79,8 @@ impl Shard {
         let Data::Stream(packet) = &arrival.data else { return };
         let Some(symbol) = packet.symbol() else { return };
         let place = self.upstreams.place();
-        match &mut self.present.state {
-            RoleState::StreamRelay(relay) => relay.give_up(place, &symbol),
-            RoleState::StreamSink(sink) => sink.give_up(place, &symbol),
-            _ => return,
+        if !each!(&mut self.present.state, role => role.abandon(place, &symbol)) {
+            return;
         }
         let bytes = usize::from(arrival.payload.len);
         self.upstreams.present_mut().track(arrival.data.header(), bytes, false, now);

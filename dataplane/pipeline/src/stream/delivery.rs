@@ -29,7 +29,7 @@ enum Packet<'a> {
 
 /// A packet that waits for an earlier one.
 #[derive(Copy, Clone, Debug)]
-struct Waiting {
+struct WaitingSymbol {
     number: u32,
     until: Nanos,
 }
@@ -38,7 +38,7 @@ struct Waiting {
 pub(crate) struct Delivery {
     store: Store,
     /// In order of arrival.
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<WaitingSymbol>,
 }
 
 impl Delivery {
@@ -52,7 +52,8 @@ impl Delivery {
 
     /// Allocated bytes.
     pub(crate) fn memory_bytes(symbols: usize, symbol_bytes: usize) -> usize {
-        Store::memory_bytes(symbols, symbol_bytes) + WAITING_PART * symbols * size_of::<Waiting>()
+        Store::memory_bytes(symbols, symbol_bytes)
+            + WAITING_PART * symbols * size_of::<WaitingSymbol>()
     }
 
     /// The newest symbols.
@@ -136,7 +137,7 @@ impl Delivery {
             let store = &self.store;
             self.waiting.retain(|waiting| !store.is_done(waiting.number, DELIVERED));
         }
-        self.waiting.push_back(Waiting { number, until });
+        self.waiting.push_back(WaitingSymbol { number, until });
     }
 
     /// Delivers symbols that have waited long enough, or wait for one before `oldest`, which will

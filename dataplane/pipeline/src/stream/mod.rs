@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  source ── symbols, as they come ──► relay ── as they become known ──► sink ── IP packets ► TUN
-//!         ◄── link reports: what came, what is missing, how long it waits ──
+//!         ◄── link reports: packets received, packets missing, backlog ──
 //! ```
 //!
 //! An IP packet is one symbol, and its number is the same on every hop. A node keeps the newest

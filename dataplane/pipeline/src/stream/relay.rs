@@ -5,6 +5,7 @@ use crate::config::params::{FlowParams, Nanos, PeerId, StreamParams};
 use crate::config::report::{DropReason, FlowReport};
 use crate::config::segmentation::Comparison;
 use crate::env::egress::Egress;
+use crate::hop::receive::link_report::Onward;
 use crate::hop::receive::loss::hop_report;
 use crate::packet::arrival::{Arrival, Data, Fate};
 use crate::packet::incoming::Incoming;
@@ -18,7 +19,7 @@ use crate::unit::tags;
 use recoded_wire::feedback::{FeedbackHeader, Item, SizeReport, items, withdraw_nacks};
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::Flags;
-use recoded_wire::link::{LinkReport, Missing};
+use recoded_wire::link::LinkReport;
 use recoded_wire::stream::{
     COMBINATION_BYTES, OPEN_LOOP_UNITS, STREAM_BYTES, StreamBody, StreamSymbol,
 };
@@ -72,42 +73,14 @@ impl StreamRelay {
             + Senders::memory_bytes(params, symbols)
     }
 
-    /// Symbols not yet recovered from combinations of the neighbour at index `upstream`.
-    pub(crate) fn missing(&mut self, upstream: usize) -> Missing {
-        self.decoders.of(upstream).missing()
-    }
-
-    /// Follows a change of the upstreams.
-    pub(crate) fn adopt(&mut self, params: &FlowParams) {
-        self.decoders.adopt(params);
-    }
-
-    /// Stops requesting a refused symbol from a neighbour.
-    pub(crate) fn give_up(&mut self, upstream: usize, symbol: &StreamSymbol) {
-        self.decoders.of(upstream).give_up(symbol);
-    }
-
-    /// How long a new symbol waits here.
-    pub(crate) fn backlog(&self, now: Nanos, symbol_bytes: usize) -> Nanos {
-        if self.outgoing.has_paths && self.senders.are_in_doubt(now) {
-            // There are other paths: prefer speed to certainty.
-            return Nanos::MAX;
-        }
-        self.senders.backlog(symbol_bytes, now)
-    }
-
-    /// Sum of the round trips of the hops from here on.
-    pub(crate) fn path_round_trip(&self) -> Nanos {
-        self.senders.path_round_trip()
-    }
-
     fn pump(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         let Self { store, senders, outgoing, .. } = self;
         senders.pump(cx, store, outgoing);
     }
+}
 
-    /// Handles a data packet.
-    pub(crate) fn receive(
+impl Lifecycle for StreamRelay {
+    fn receive(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
         arrival: &Arrival<'_>,
@@ -180,14 +153,7 @@ impl StreamRelay {
         Fate::Consumed
     }
 
-    /// Applies the pace of the link to a next hop, and returns the outcomes of packets reported
-    /// since the last call.
-    pub(crate) fn settle(&mut self, peer: PeerId, pace: Option<f64>) -> Comparison {
-        self.senders.settle(peer, pace)
-    }
-
-    /// Processes a link report of a next hop.
-    pub(crate) fn hear_link(
+    fn hear_link(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
         peer: PeerId,
@@ -200,8 +166,7 @@ impl StreamRelay {
         Ok(())
     }
 
-    /// Passes a report of a downstream node on upstream, after answering the NACKs that it can.
-    pub(crate) fn hand_up(
+    fn hand_up(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
         peer: PeerId,
@@ -232,9 +197,33 @@ impl StreamRelay {
         let loss = cx.upstream.loss.loss();
         cx.upstream.reporter.relay(cx.io, payload, &header, loss)
     }
-}
 
-impl Lifecycle for StreamRelay {
+    fn adopt(&mut self, params: &FlowParams) {
+        self.decoders.adopt(params);
+    }
+
+    fn apply_pace(&mut self, peer: PeerId, pace: Option<f64>) -> Comparison {
+        self.senders.settle(peer, pace)
+    }
+
+    fn onward(&mut self, now: Nanos, symbol_bytes: usize, upstream: usize) -> Onward {
+        // If there are other paths, prefer speed to certainty.
+        let is_in_doubt = self.outgoing.has_paths && self.senders.are_in_doubt(now);
+        Onward {
+            backlog: match is_in_doubt {
+                true => Nanos::MAX,
+                false => self.senders.backlog(symbol_bytes, now),
+            },
+            beyond: self.senders.path_round_trip(),
+            missing: self.decoders.of(upstream).missing(),
+        }
+    }
+
+    fn abandon(&mut self, upstream: usize, symbol: &StreamSymbol) -> bool {
+        self.decoders.of(upstream).give_up(symbol);
+        true
+    }
+
     fn tick(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) -> Option<Nanos> {
         self.pump(cx);
         if cx.upstream.reporter.due().is_some_and(|due| due <= cx.io.now) {

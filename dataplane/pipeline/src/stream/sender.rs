@@ -1,6 +1,5 @@
 //! The sending side of one hop of a stream: queued symbols, pacing, and retransmission of losses.
 
-mod allowance;
 mod expiry;
 mod open_loop;
 mod path;
@@ -8,17 +7,28 @@ mod path;
 use crate::base::time::earlier;
 use crate::config::params::Nanos;
 use crate::config::report::{HeardHop, HopLoss, Planned};
+use crate::hop::rate::sample::AROUND_BYTES;
 use crate::hop::send::in_flight::{Carried, InFlight, Outcome};
 use crate::hop::send::keepalive::{KEEPALIVE_MAX_NANOS, Keepalive};
 use crate::hop::send::link_sender::LinkSender;
 use crate::hop::send::liveness::Liveness;
 use crate::hop::send::repair::RepairBudget;
-use crate::hop::send::round_trip::smoothed;
+use crate::hop::send::round_trip::{UNKNOWN_NANOS, smoothed};
 use crate::stream::fec_scheduler::FecScheduler;
 use crate::stream::store::Store;
 use recoded_wire::link::{LinkReport, Missing};
 use recoded_wire::stream::{COMBINATION_BYTES, Combination, STREAM_BYTES, STREAM_LOG2_MAX};
 use std::collections::VecDeque;
+
+/// Packets allowed beyond those that the rate sends during a round trip and a queue.
+const SPARE_PACKETS: f64 = 32.0;
+
+/// Smallest size assumed of packets in flight: a few large ones may follow many small ones. With
+/// that of full packets, 600 of 3000 acknowledgements of TCP a second left over 33 ms.
+const PACKET_BYTES_LEAST: usize = 96;
+
+/// Delay of reports in addition to the round trip.
+const REPORT_NANOS: Nanos = 2_000_000;
 
 /// A symbol is retransmitted until this long, plus round trips, after it was first seen.
 const AGAIN_NANOS: Nanos = 1_000_000_000;
@@ -266,6 +276,28 @@ impl Sender {
     /// Number of the symbol at one of the newest places.
     pub(crate) fn number_at(&self, place: u32) -> u32 {
         self.placed[place as usize % PLACES].0
+    }
+
+    /// Most packets in flight.
+    fn window(&self) -> usize {
+        let round_trip = self.link.round_trip.known().unwrap_or(UNKNOWN_NANOS);
+        let nanos =
+            2 * self.link.rate.target(round_trip) + round_trip + round_trip / 4 + REPORT_NANOS;
+        let bytes = self.link.rate.bytes_per_second() * nanos as f64 * 1e-9;
+        let packet_bytes = (self.mean_bytes + AROUND_BYTES).max(PACKET_BYTES_LEAST) as f64;
+        ((bytes / packet_bytes + SPARE_PACKETS) as usize).min(self.link.in_flight.capacity() - 1)
+    }
+
+    /// Whether a packet may leave now; otherwise when, if that is known.
+    pub(crate) fn opens_at(&self, now: Nanos) -> Result<(), Option<Nanos>> {
+        if self.is_open_loop() {
+            return Ok(());
+        }
+        if self.link.in_flight.on_their_way() >= self.window() {
+            return Err(None);
+        }
+        let at = self.link.opens_at();
+        if at > now { Err(Some(at)) } else { Ok(()) }
     }
 
     fn due_keepalive(&mut self, now: Nanos) -> Option<Next> {

@@ -9,6 +9,7 @@ use crate::base::time::earlier;
 use crate::config::params::{FlowParams, Nanos, StreamParams, UPSTREAMS_MAX};
 use crate::config::report::{DropReason, FlowReport};
 use crate::env::egress::Egress;
+use crate::hop::receive::link_report::Onward;
 use crate::hop::receive::loss::hop_report;
 use crate::hop::send::repair::ROUNDS;
 use crate::packet::arrival::{Arrival, Data, Fate};
@@ -18,12 +19,10 @@ use crate::stream::delivery::Delivery;
 use crate::stream::window_admission::{self, Candidate, Kept};
 use crate::unit::context::Context;
 use crate::unit::role::Lifecycle;
-use crate::unit::sink::SinkCode;
 use crate::unit::tags;
 use recoded_wire::feedback::{FlowReport as SinkReport, Item, NACKS_MAX, Nack};
 use recoded_wire::frames::Frames;
 use recoded_wire::header::{Flags, serial_before};
-use recoded_wire::link::Missing;
 use recoded_wire::stream::{
     COMBINATION_BYTES, STREAM_BYTES, StreamBody, StreamPacket, StreamSymbol,
 };
@@ -80,22 +79,6 @@ impl StreamSink {
         let symbols = 1 << code.window_log2();
         Delivery::memory_bytes(symbols, params.symbol_bytes)
             + CombinationDecoders::memory_bytes(params)
-    }
-
-    /// Symbols not yet recovered from combinations of the neighbour at index `upstream`.
-    pub(crate) fn missing(&mut self, upstream: usize) -> Missing {
-        self.decoders.of(upstream).missing()
-    }
-
-    /// Stops requesting a refused symbol from a neighbour: others may have the original.
-    pub(crate) fn give_up(&mut self, upstream: usize, symbol: &StreamSymbol) {
-        self.decoders.of(upstream).give_up(symbol);
-    }
-
-    /// Follows a change of the upstreams.
-    pub(crate) fn adopt(&mut self, params: &FlowParams) {
-        self.decoders.adopt(params);
-        self.round_trips = [0; UPSTREAMS_MAX];
     }
 
     /// Sum of the round trips of all hops on the longest path.
@@ -258,7 +241,7 @@ impl StreamSink {
     }
 }
 
-impl SinkCode for StreamSink {
+impl Lifecycle for StreamSink {
     fn receive(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
@@ -316,9 +299,21 @@ impl SinkCode for StreamSink {
         self.settle(cx);
         Fate::Consumed
     }
-}
 
-impl Lifecycle for StreamSink {
+    fn adopt(&mut self, params: &FlowParams) {
+        self.decoders.adopt(params);
+        self.round_trips = [0; UPSTREAMS_MAX];
+    }
+
+    fn onward(&mut self, _now: Nanos, _symbol_bytes: usize, upstream: usize) -> Onward {
+        Onward { missing: self.decoders.of(upstream).missing(), ..Onward::default() }
+    }
+
+    fn abandon(&mut self, upstream: usize, symbol: &StreamSymbol) -> bool {
+        self.decoders.of(upstream).give_up(symbol);
+        true
+    }
+
     fn tick(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) -> Option<Nanos> {
         self.settle(cx);
         self.ask(cx);

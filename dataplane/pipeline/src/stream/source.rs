@@ -12,7 +12,6 @@ use crate::edge::sealed::envelope_of;
 use crate::env::combine::Combiner;
 use crate::env::egress::{Egress, Keys, Unsealed};
 use crate::hop::send::path_size::PathSize;
-use crate::plan::Plan;
 use crate::stream::flow_order::FlowOrder;
 use crate::stream::senders::{Answered, Outgoing, Senders};
 use crate::stream::sink_restart::SinkRestarts;
@@ -105,12 +104,6 @@ impl StreamSource {
         self.senders.pump(cx, &mut self.store, &outgoing);
     }
 
-    /// Whether a next hop has every symbol.
-    pub(crate) fn is_settled(&mut self, now: Nanos) -> bool {
-        self.follow_oldest(now);
-        self.oldest == self.store.end()
-    }
-
     /// Whether the window has room for one more symbol without dropping one that a next hop lacks.
     fn has_room(&mut self, now: Nanos) -> bool {
         self.follow_oldest(now);
@@ -170,48 +163,6 @@ impl StreamSource {
             take_in(self, cx, &place[..len]);
         }
         cx.io.combiner.put_back_packet(place);
-    }
-
-    /// Whether a packet may enter; otherwise when to check again, if known.
-    pub(crate) fn opens_at(&mut self, now: Nanos) -> Result<(), Option<Nanos>> {
-        if !self.has_room(now) {
-            return Err(Some(now + 1_000_000));
-        }
-        self.senders.opens_at(now)
-    }
-
-    /// Sum of the round trips of all hops.
-    pub(crate) fn path_round_trip(&self) -> Nanos {
-        self.senders.path_round_trip()
-    }
-
-    /// Whether some of several paths do not answer.
-    pub(crate) fn lacks_paths(&self) -> bool {
-        self.senders.lack_paths()
-    }
-
-    /// Applies the pace of the link to a next hop, and returns the outcomes of packets reported
-    /// since the last call.
-    pub(crate) fn settle(&mut self, peer: PeerId, pace: Option<f64>) -> Comparison {
-        self.senders.settle(peer, pace)
-    }
-
-    /// Processes a link report of a next hop.
-    pub(crate) fn hear_link(
-        &mut self,
-        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
-        peer: PeerId,
-        report: &LinkReport,
-        payload: Span,
-    ) -> Result<(), DropReason> {
-        let bytes = cx.io.frames.bytes(payload);
-        self.senders.hear(&mut self.store, peer, report, bytes, cx.io.now)?;
-        self.size.age(cx.io.now);
-        if let Some(bytes) = self.senders.limit() {
-            self.size.hear(bytes, cx.io.now);
-        }
-        self.pump(cx);
-        Ok(())
     }
 }
 
@@ -341,11 +292,50 @@ impl SourceCode for StreamSource {
         self.restore(cx);
         self.pump(cx);
     }
-
-    fn planned(&mut self, _plan: Plan) {}
 }
 
 impl Lifecycle for StreamSource {
+    fn is_settled(&mut self, now: Nanos) -> bool {
+        self.follow_oldest(now);
+        self.oldest == self.store.end()
+    }
+
+    fn opens_at(&mut self, now: Nanos) -> Result<(), Option<Nanos>> {
+        if !self.has_room(now) {
+            return Err(Some(now + 1_000_000));
+        }
+        self.senders.opens_at(now)
+    }
+
+    fn path_round_trip(&self) -> Nanos {
+        self.senders.path_round_trip()
+    }
+
+    fn lacks_paths(&self) -> bool {
+        self.senders.lack_paths()
+    }
+
+    fn apply_pace(&mut self, peer: PeerId, pace: Option<f64>) -> Comparison {
+        self.senders.settle(peer, pace)
+    }
+
+    fn hear_link(
+        &mut self,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
+        peer: PeerId,
+        report: &LinkReport,
+        payload: Span,
+    ) -> Result<(), DropReason> {
+        let bytes = cx.io.frames.bytes(payload);
+        self.senders.hear(&mut self.store, peer, report, bytes, cx.io.now)?;
+        self.size.age(cx.io.now);
+        if let Some(bytes) = self.senders.limit() {
+            self.size.hear(bytes, cx.io.now);
+        }
+        self.pump(cx);
+        Ok(())
+    }
+
     fn tick(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) -> Option<Nanos> {
         self.restore(cx);
         self.pump(cx);

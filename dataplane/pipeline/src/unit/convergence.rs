@@ -17,7 +17,7 @@ const SILENCES: Nanos = 2;
 
 /// Progress of one upstream.
 #[derive(Copy, Clone, Debug)]
-struct Branch {
+struct UpstreamProgress {
     /// The newest unit, and the number of its packets received, up to [`PACKETS`].
     newest: u32,
     packets: u8,
@@ -42,7 +42,7 @@ pub(crate) struct UnitArrivals {
 /// All upstreams, by index.
 #[derive(Debug, Default)]
 pub(crate) struct Branches {
-    all: [Option<Branch>; UPSTREAMS_MAX],
+    all: [Option<UpstreamProgress>; UPSTREAMS_MAX],
 }
 
 impl Branches {
@@ -64,7 +64,7 @@ impl Branches {
         now: Nanos,
     ) -> Option<u32> {
         let place = place % UPSTREAMS_MAX;
-        let new = Branch { newest: unit, packets: 1, before: unit, heard_at: now };
+        let new = UpstreamProgress { newest: unit, packets: 1, before: unit, heard_at: now };
         let branch = self.all[place].get_or_insert(new);
         branch.heard_at = now;
         let ahead = unit.wrapping_sub(branch.newest).cast_signed();

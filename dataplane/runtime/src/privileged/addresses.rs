@@ -15,9 +15,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub type Left = BTreeMap<String, Vec<Address>>;
 
 /// The addresses of the tunnels, shared by threads.
-pub struct TunnelAddresses(Mutex<Held>);
+pub struct TunnelAddresses(Mutex<AddressState>);
 
-struct Held {
+struct AddressState {
     netlink: Netlink,
     tunnels: Left,
 }
@@ -25,7 +25,7 @@ struct Held {
 impl TunnelAddresses {
     /// For tunnels that have these addresses.
     pub(super) fn new(netlink: Netlink, tunnels: Left) -> TunnelAddresses {
-        TunnelAddresses(Mutex::new(Held { netlink, tunnels }))
+        TunnelAddresses(Mutex::new(AddressState { netlink, tunnels }))
     }
 
     /// The present addresses.
@@ -56,12 +56,12 @@ impl TunnelAddresses {
         self.held().set(next, |_, _| true)
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
+    fn held(&self) -> MutexGuard<'_, AddressState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Held {
+impl AddressState {
     fn set(
         &mut self,
         next: &Left,
@@ -73,7 +73,7 @@ impl Held {
             let mut both: Vec<Address> = next.clone();
             both.extend(now.iter().filter(|address| !next.contains(address)));
             let before = std::mem::replace(now, both);
-            readdress(&self.netlink, &Change { name, before: &before, next })?;
+            readdress(&self.netlink, &AddressChange { name, before: &before, next })?;
             now.clone_from(next);
         }
         Ok(())
@@ -81,7 +81,7 @@ impl Held {
 }
 
 /// Addresses of a tunnel before and after.
-pub(super) struct Change<'a> {
+pub(super) struct AddressChange<'a> {
     pub(super) name: &'a str,
     pub(super) before: &'a [Address],
     pub(super) next: &'a [Address],
@@ -93,8 +93,8 @@ pub(super) struct Change<'a> {
 /// New addresses are added first, since Linux removes all routes of an interface without an IPv4
 /// address. They are set once more at the end: without `promote_secondaries`, removing an address
 /// also removes the later ones of its prefix.
-pub(super) fn readdress(netlink: &Netlink, change: &Change<'_>) -> Result<(), StartError> {
-    let Change { name, before, next } = *change;
+pub(super) fn readdress(netlink: &Netlink, change: &AddressChange<'_>) -> Result<(), StartError> {
+    let AddressChange { name, before, next } = *change;
     let add = || next.iter().try_for_each(|address| netlink.add_address(name, *address));
     add()?;
     let mut gone = before.iter().filter(|address| !next.contains(address)).peekable();

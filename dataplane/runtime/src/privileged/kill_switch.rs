@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  10.98.0.0/16 dev rec0                                    goes with the tunnel
-//!  unreachable 10.98.0.0/16 metric 4294967295 proto 82      stays, until somebody removes it
+//!  unreachable 10.98.0.0/16 metric 4294967295 proto 82      stays until it is removed
 //! ```
 //!
 //! A tunnel outlives a daemon that is killed, and nothing leaves it in the clear. It is removed

@@ -24,12 +24,12 @@ pub type Destinations = BTreeMap<String, Vec<Address>>;
 /// Keeps the routes into tunnels. Dropping it ends its thread; the routes stay until the tunnels
 /// go.
 pub struct TunnelRoutes {
-    held: Arc<Mutex<Held>>,
+    held: Arc<Mutex<RouteState>>,
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-struct Held {
+struct RouteState {
     netlink: Netlink,
     wanted: Destinations,
     /// The last failure, which is logged once.
@@ -45,7 +45,7 @@ impl TunnelRoutes {
     /// # Errors
     /// [`StartError::Netlink`], [`StartError::Limit`].
     pub fn start(wanted: Destinations) -> Result<TunnelRoutes, StartError> {
-        let mut held = Held { netlink: Netlink::open()?, wanted, failure: String::new() };
+        let mut held = RouteState { netlink: Netlink::open()?, wanted, failure: String::new() };
         held.keep(|_| true);
         let held = Arc::new(Mutex::new(held));
         let (stop, stopped) = bounded(1);
@@ -73,7 +73,7 @@ impl TunnelRoutes {
     }
 }
 
-impl Held {
+impl RouteState {
     /// Makes the routes those wanted, for tunnels whose destinations are `due`.
     fn apply(&mut self, due: impl Fn(&[Address]) -> bool) -> Result<(), StartError> {
         for (tunnel, wanted) in self.wanted.iter().filter(|(_, wanted)| due(wanted)) {
@@ -114,11 +114,11 @@ impl Debug for TunnelRoutes {
     }
 }
 
-fn lock(held: &Mutex<Held>) -> MutexGuard<'_, Held> {
+fn lock(held: &Mutex<RouteState>) -> MutexGuard<'_, RouteState> {
     held.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn run(held: &Mutex<Held>, stopped: &Receiver<()>) {
+fn run(held: &Mutex<RouteState>, stopped: &Receiver<()>) {
     while stopped.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
         // A router may have a million routes: nothing is dumped where none is wanted.
         lock(held).keep(|wanted| !wanted.is_empty());

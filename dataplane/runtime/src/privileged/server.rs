@@ -1,6 +1,6 @@
 //! The half with privileges: programs, their maps, tunnels, and changes by rtnetlink.
 
-use super::addresses::{Change, Left, TunnelAddresses, readdress};
+use super::addresses::{AddressChange, Left, TunnelAddresses, readdress};
 use super::message::{Reply, Request};
 use super::queues::TunnelQueues;
 use crate::attach::Attachment;
@@ -30,7 +30,7 @@ pub struct Privileged {
     topology: Topology,
     netlink: Netlink,
     programs: Vec<Program>,
-    tunnels: Vec<Held>,
+    tunnels: Vec<OpenTunnel>,
     queues: Arc<TunnelQueues>,
     addresses: Arc<TunnelAddresses>,
     ways: Ways,
@@ -48,7 +48,7 @@ struct Program {
 }
 
 /// A tunnel and its plan.
-struct Held {
+struct OpenTunnel {
     plan: TunnelPlan,
     tunnel: Arc<Tunnel>,
 }
@@ -128,9 +128,9 @@ impl Privileged {
             let tunnel = open_tunnel(&plan, before.is_some(), queues, netlink)?;
             if let Some(before) = before {
                 let TunnelConfig { name, addresses: next, .. } = &plan.config;
-                readdress(netlink, &Change { name, before, next })?;
+                readdress(netlink, &AddressChange { name, before, next })?;
             }
-            tunnels.push(Held { plan, tunnel });
+            tunnels.push(OpenTunnel { plan, tunnel });
         }
         Ok(())
     }
@@ -150,7 +150,7 @@ impl Privileged {
             tracing::error!(%error, "addresses of tunnels are not right");
         }
         let addresses = self.addresses.now();
-        for Held { plan, tunnel } in &mut self.tunnels {
+        for OpenTunnel { plan, tunnel } in &mut self.tunnels {
             if let Some(addresses) = addresses.get(&plan.config.name) {
                 plan.config.addresses.clone_from(addresses);
             }
@@ -241,14 +241,14 @@ impl Privileged {
             Request::Verdicts { interface } => self.verdicts(interface),
             Request::NotNeighbours { interface } => self.not_neighbours(interface),
             Request::SetMtu { tunnel, mtu } => {
-                let Held { plan, tunnel } = find_tunnel(&self.tunnels, tunnel)?;
+                let OpenTunnel { plan, tunnel } = find_tunnel(&self.tunnels, tunnel)?;
                 if !(tunnel_mtu_min(&plan.config.addresses)..=plan.config.mtu).contains(mtu) {
                     return Err(format!("{mtu} is no MTU of {}", tunnel.name()));
                 }
                 done(tunnel.set_mtu(*mtu, &self.netlink))
             }
             Request::SetCarrier { tunnel, carrier } => {
-                let Held { tunnel, .. } = find_tunnel(&self.tunnels, tunnel)?;
+                let OpenTunnel { tunnel, .. } = find_tunnel(&self.tunnels, tunnel)?;
                 done(tunnel.set_carrier(*carrier, &self.netlink))
             }
             Request::Resolve { interface, address } => {
@@ -413,7 +413,7 @@ impl Privileged {
 
 impl Drop for Privileged {
     fn drop(&mut self) {
-        for Held { tunnel, .. } in self.tunnels.iter().filter(|_| !self.leaves_tunnels) {
+        for OpenTunnel { tunnel, .. } in self.tunnels.iter().filter(|_| !self.leaves_tunnels) {
             // A tunnel that was moved to another network namespace has no name here.
             if let Err(error) = tunnel.end_with_descriptors() {
                 tracing::warn!(%error, tunnel = tunnel.name(), "it stays if it was moved");
@@ -483,7 +483,7 @@ fn or_later<T>(outcome: Result<T, StartError>) -> Result<Option<T>, StartError> 
     }
 }
 
-fn find_tunnel<'a>(tunnels: &'a [Held], name: &str) -> Result<&'a Held, String> {
+fn find_tunnel<'a>(tunnels: &'a [OpenTunnel], name: &str) -> Result<&'a OpenTunnel, String> {
     let found = tunnels.iter().find(|held| held.plan.config.name == name);
     found.ok_or_else(|| format!("{} is not a tunnel", name.escape_debug()))
 }

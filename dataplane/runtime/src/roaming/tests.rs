@@ -62,7 +62,7 @@ fn neighbours_that_roam_are_told_by_address_and_port_and_others_by_address() {
     let roams = |source| around.find(source, &packet).is_some_and(|found| found.roams);
     assert!(roams(at(3, PORT)) && !roams(at(4, PORT)));
     assert_eq!(find(at(2, source_port(7, 3))), Some(PeerId(0)), "with AF_XDP there");
-    assert_eq!(find(at(2, 4000)), None, "translated, or somebody else");
+    assert_eq!(find(at(2, 4000)), None, "translated, or another sender");
     assert_eq!(find(at(4, 4000)), Some(PeerId(2)));
     assert_eq!(find(at(9, PORT)), None);
     assert!(around.roaming().eq([PeerId(0), PeerId(1)]));

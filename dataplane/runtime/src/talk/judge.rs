@@ -2,40 +2,26 @@
 
 use super::{Passing, Sizes, Surroundings};
 use recoded_pipeline::open;
-#[cfg(feature = "bats")]
-use recoded_pipeline::params::{BatsParams, Interleave, Profile};
-use recoded_pipeline::params::{FlowCode, FlowParams, PeerId, StreamParams};
-use recoded_wire::announcement::{Entry, Refusal, code_bit};
+use recoded_pipeline::params::{FlowCode, FlowParams, PeerId};
+use recoded_wire::announcement::{Entry, Refusal, code_bit, code_name};
 use recoded_wire::header::PacketType;
 
 /// The codes that this program was built with.
-pub(super) const CODES: u8 = code_bit(PacketType::Generation)
-    | code_bit(PacketType::Stream)
-    | if cfg!(feature = "bats") { code_bit(PacketType::Bats) } else { 0 };
+pub(super) fn codes() -> u8 {
+    FlowCode::PACKET_TYPES.iter().fold(0, |codes, packet_type| codes | code_bit(*packet_type))
+}
 
 /// The packets of a source.
 pub(super) fn packets_of(flow: &FlowParams) -> Passing {
-    let code = match flow.code {
-        FlowCode::Rlnc => PacketType::Generation,
-        #[cfg(feature = "bats")]
-        FlowCode::Bats(_) => PacketType::Bats,
-        FlowCode::Stream(_) => PacketType::Stream,
-    };
     let bytes = flow.code.header_bytes(flow.generation_size, flow.field) + flow.symbol_bytes;
     let packet_bytes = u16::try_from(bytes).unwrap_or(u16::MAX);
-    Passing { code, packet_bytes, sizes: Some(sizes_of(flow)) }
+    Passing { code: flow.code.packet_type(), packet_bytes, sizes: Some(sizes_of(flow)) }
 }
 
 /// The sizes that the packets of a source have.
 fn sizes_of(flow: &FlowParams) -> Sizes {
-    let symbols = match flow.code {
-        FlowCode::Rlnc => 1,
-        #[cfg(feature = "bats")]
-        FlowCode::Bats(code) => code.source_symbols,
-        FlowCode::Stream(code) => code.window_symbols,
-    };
-    let has_generations = !matches!(flow.code, FlowCode::Stream(_));
-    let size = if has_generations { flow.generation_size } else { 1 };
+    let symbols = flow.code.unit_symbols();
+    let size = if flow.code.is_stream() { 1 } else { flow.generation_size };
     let headers = flow.code.header_bytes(flow.generation_size, flow.field);
     Sizes {
         generation_size: u16::try_from(size).unwrap_or(u16::MAX),
@@ -66,7 +52,7 @@ pub(super) fn judge(
                 return Some(Refusal::NotExpected);
             }
             let code = code?;
-            if code_bit(code) & CODES == 0 {
+            if code_bit(code) & codes() == 0 {
                 return Some(Refusal::Code(code));
             }
             // Streams discover the MTU of the path and follow it. Other codes arrive by one link,
@@ -100,23 +86,11 @@ fn too_much(
     room: u16,
     memory_bytes: usize,
 ) -> Option<Refusal> {
-    let symbols = 1 << sizes.symbols_log2;
-    let code = match packets.code {
-        PacketType::Generation => FlowCode::Rlnc,
-        #[cfg(feature = "bats")]
-        PacketType::Bats => FlowCode::Bats(BatsParams {
-            source_symbols: symbols,
-            profile: Profile::default(),
-            generator_bits: 8,
-            interleave: Interleave::Auto,
-        }),
-        PacketType::Stream => FlowCode::Stream(StreamParams::new(symbols)),
-        _ => return None,
-    };
+    let code = FlowCode::of_type(packets.code, 1 << sizes.symbols_log2)?;
     let symbol_bytes = usize::from(packets.packet_bytes.saturating_sub(sizes.header_bytes));
     let most = flow.symbol_bytes.min(code.symbol_bytes_max());
     // Streams follow a link with a smaller MTU.
-    let is_followed = packets.code == PacketType::Stream
+    let is_followed = code.is_stream()
         && usize::from(room) <= usize::from(sizes.header_bytes) + most + AROUND_BYTES;
     if symbol_bytes > most && !is_followed {
         return Some(Refusal::SymbolBytes(u16::try_from(most).unwrap_or(u16::MAX)));
@@ -190,7 +164,7 @@ pub(super) fn words(flow: u32, refusal: Refusal, who: &str, is_ours: bool) -> (S
 }
 
 fn code_words(flow: u32, code: PacketType, who: &str, is_ours: bool) -> (String, String) {
-    let (code, place) = (name(code), if is_ours { "here" } else { "there" });
+    let (code, place) = (code_name(code), if is_ours { "here" } else { "there" });
     let cause = match is_ours {
         true => format!("flow {flow} of {who} is of a code ({code}) that is not built in"),
         false => format!("{who} was built without the code of flow {flow} ({code})"),
@@ -231,18 +205,10 @@ fn memory_words(flow: u32, mebibytes: u16, who: &str, is_ours: bool) -> (String,
     (cause, format!("raise memory {place}, or set smaller sizes at the source of the flow"))
 }
 
-fn name(code: PacketType) -> &'static str {
-    match code {
-        PacketType::Bats => "bats",
-        PacketType::Stream => "stream",
-        _ => "rlnc",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use recoded_pipeline::params::{Role, Snapshot, TunnelId};
+    use recoded_pipeline::params::{Role, Snapshot, StreamParams, TunnelId};
 
     const LEFT: PeerId = PeerId(0);
     const RIGHT: PeerId = PeerId(1);

@@ -14,7 +14,7 @@ mod judge;
 mod refusals;
 
 use crate::topology::Topology;
-use judge::{CODES, comes_from, judge, packets_of, words};
+use judge::{codes, comes_from, judge, packets_of, words};
 use recoded_pipeline::params::{FlowParams, Nanos, PeerId, Role, Snapshot};
 use recoded_wire::announcement::{
     ANNOUNCEMENT_BYTES_MAX, Announcement, ENTRIES_MAX, Entry, MARKS_BYTES, Refusal,
@@ -225,7 +225,7 @@ impl Talk {
             let part = peer.rest.split_off(peer.rest.len().saturating_sub(ENTRIES_MAX));
             let announcement = Announcement {
                 software: software(),
-                codes: CODES,
+                codes: codes(),
                 packet_bytes: (around.room)(id),
                 instance: self.instance,
                 clock: around.clock,

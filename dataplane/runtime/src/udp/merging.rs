@@ -59,7 +59,7 @@ mod tests {
         merging.note(true);
         assert!(merging.is_wrong());
         (0..2 * BURSTS).for_each(|_| merging.note(false));
-        assert!(merging.is_wrong(), "until somebody ends it");
+        assert!(merging.is_wrong(), "until it is ended");
         let mut merging = Merging::new(true);
         (0..100_000).for_each(|burst| merging.note(burst % 100 == 0));
         assert!(!merging.is_wrong());

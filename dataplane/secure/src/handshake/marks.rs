@@ -1,5 +1,5 @@
-//! Marks of a session's messages, by which a node finds out that it was set back: that its machine
-//! was restored from a snapshot, or runs twice. Its keys, packet numbers and unit numbers are then
+//! Marks of a session's messages. They show a node that it was set back: that its machine was
+//! restored from a snapshot, or runs twice. Its keys, packet numbers and unit numbers are then
 //! used a second time.
 //!
 //! ```text

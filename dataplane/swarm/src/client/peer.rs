@@ -22,7 +22,7 @@ const STALL_NANOS: u64 = 500 * MILLI;
 /// The same once blocks of a later segment have arrived, which are sent after those.
 const PASSED_NANOS: u64 = 50 * MILLI;
 
-/// Time in which granted blocks have to arrive, in addition to four round trips. A peer's pending
+/// Time limit for granted blocks to arrive, in addition to four round trips. A peer's pending
 /// blocks are limited to its deliveries of about half a second, so twice that is late. At half,
 /// slow peers are paused; at twice, a peer that sends rarely holds a segment for longer.
 const AGE_NANOS: u64 = 1_500 * MILLI;

@@ -17,8 +17,8 @@ const SOURCE_TRIES: u32 = 5;
 /// only a part of the segment delays it for longer.
 const LEAVE_NANOS: u64 = 2_000 * MILLI;
 
-/// Ratio of rates from which a peer counts as much slower. At half, two peers of similar rate are
-/// granted the same blocks; at twice, a peer with a quarter of the rate delays segments.
+/// A peer whose rate is lower by this factor counts as much slower. At half, two peers of similar
+/// rate are granted the same blocks; at twice, a peer with a quarter of the rate delays segments.
 const SLOWER: u32 = 4;
 
 /// The peer to request checks from. One that has sent valid ones is the source. Among those that

@@ -1,5 +1,5 @@
 //! A receiver of a load test that counts blocks and follows the content as a player does. It does
-//! not decode, so that thousands fit beside the servers on one computer.
+//! not decode, so that thousands and the servers fit on one computer.
 
 use crate::manifest::{ContentId, Layout};
 use crate::wire::{GRANTS_MAX, Grant, Hello, Message, Request};

@@ -17,8 +17,8 @@ use crate::node::unpredictable;
 use crate::server::{Counters, Limits, Server, ServerKeys};
 use crate::store::Store;
 
-/// Interval in which peers are served. At half, threads wake up twice as often; at twice, a burst
-/// of 16 KiB limits a peer to 32 Mbit/s.
+/// Interval between rounds that serve all peers. At half, threads wake up twice as often; at
+/// twice, a burst of 16 KiB limits a peer to 32 Mbit/s.
 const TICK: Duration = Duration::from_millis(2);
 
 /// How often counters are published.

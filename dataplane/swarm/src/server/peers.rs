@@ -15,7 +15,7 @@ const IDLE_NANOS: u64 = 15_000_000_000;
 pub struct Path {
     /// Address of the peer.
     pub remote: SocketAddr,
-    /// Local address, from which answers are sent; `None` leaves the choice to Linux.
+    /// Source address of answers; `None` leaves the choice to Linux.
     pub local: Option<IpAddr>,
 }
 

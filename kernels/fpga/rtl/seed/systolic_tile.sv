@@ -1,7 +1,7 @@
 // T x T processing elements: element (i, j) adds up x[i] times coefficient[j] over the clocks of a
 // tile. Row i works i clocks later than the first, column j j clocks; the delays are in here.
 //
-// After `last` come T clocks without bytes, in which the rows hand out their sums. Word j is then
+// After `last` come T clocks without bytes, while the rows hand out their sums. Word j is then
 // sum j of every row: the tile, transposed.
 module systolic_tile
   import seed_pkg::*;

@@ -1,4 +1,4 @@
-// The FIFO beside a queue, with all contents at all places.
+// The FIFO compared with a queue, with all contents at all places.
 #include "Vfifo_bench.h"
 #include "search.h"
 

@@ -32,7 +32,8 @@ struct Bench {
   }
   static bool fails(uint32_t number) { return number % 3 == 0; }
   bool is_legal(unsigned input) {
-    // A reset begins when all reads have ended, and comes alone: what is beside it does not matter.
+    // A reset begins when all reads have ended, and comes alone: other inputs in that clock do
+    // not matter.
     if (input & RESET) return input == RESET && asked.empty();
     bool answer = input & ANSWER;
     if (answer && (asked.empty() || input & OTHER)) return false;

@@ -1,4 +1,4 @@
-//! Command lines of our programs in a page: the command exists, and so do its options.
+//! Command lines of [`PROGRAMS`] in a page: the command exists, and so do its options.
 //!
 //! Values are not checked: many are placeholders.
 
@@ -19,7 +19,7 @@ pub struct Shown {
     pub text: String,
 }
 
-/// All command lines of a page that may call our programs.
+/// All command lines of a page that may call one of [`PROGRAMS`].
 pub fn of(text: &str) -> Vec<Shown> {
     let mut shown = Vec::new();
     let mut block = None;
@@ -41,14 +41,14 @@ pub fn of(text: &str) -> Vec<Shown> {
     shown
 }
 
-/// A call of one of our programs.
+/// A call of one of [`PROGRAMS`].
 #[derive(PartialEq, Eq, Debug)]
 pub struct Call {
     pub program: String,
     pub arguments: Vec<String>,
 }
 
-/// The calls of our programs in a line of shell.
+/// The calls of [`PROGRAMS`] in a line of shell.
 pub fn calls(line: &str) -> Vec<Call> {
     let ours = simple_commands(line).into_iter().filter_map(|words| {
         let is_before = |word: &&String| *word == "sudo" || word.contains('=');
@@ -89,7 +89,7 @@ fn simple_commands(line: &str) -> Vec<Vec<String>> {
     commands
 }
 
-/// Built programs, and what they print about themselves.
+/// Built programs, and the help texts that they print.
 pub struct Programs {
     folder: PathBuf,
     helps: BTreeMap<String, String>,

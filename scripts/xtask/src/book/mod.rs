@@ -1,7 +1,7 @@
 //! The book: pages that `docs/SUMMARY.md` lists, as `scripts/book` builds them with mdBook.
 //!
 //! [`summary`]: the list, which has every page of `docs`. [`links`]: links of Markdown files.
-//! [`stage`]: copies of the pages in which file names are links. [`html`]: links of the built book.
+//! [`stage`]: copies of the pages, with links for file names. [`html`]: links of the built book.
 //! [`commands`], [`blocks`]: commands and configurations that the pages show, checked with built
 //! programs. [`init`]: the first commands of a network, run. [`reference`]: the page of all command
 //! lines.

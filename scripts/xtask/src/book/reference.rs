@@ -1,4 +1,4 @@
-//! The page of all command lines, from what the programs print with `--help`.
+//! The page of all command lines: the output of the programs for `--help`.
 
 use super::commands::{self, PROGRAMS, Programs};
 use crate::TaskError;
@@ -61,7 +61,7 @@ fn options(help: &str) -> Vec<&str> {
     help.lines().filter_map(option).collect()
 }
 
-/// A help without the options of all commands, and without headings of which nothing is left.
+/// A help without the options of all commands, and without headings that this leaves empty.
 fn shortened(help: &str, common: &[&str]) -> String {
     let mut kept: Vec<&str> = Vec::new();
     let (mut is_common_section, mut is_common_option) = (false, false);

@@ -2,8 +2,10 @@
 //!
 //! [`dependencies`]: allowed imports between crates. [`locked`]: the source of third-party crates.
 //! [`circles`]: import cycles of files. [`floors`]: the order of the folders of a crate.
+//! [`codes`]: the files that depend on the code of a flow.
 //! [`sources`]: rules for the contents of a Rust file. [`parameters`]: no tuples as parameters of
 //! functions. [`comments`]: their width. [`words`]: the glossary, and forbidden words.
+//! [`sentences`]: their length in documents.
 //! [`readmes`]: every crate has one, and the paths that documents name exist. [`named`],
 //! [`functions`], [`constants`]: tests, functions and values that documents name. Of
 //! [`crate::book`]: links, and the list of pages.
@@ -22,9 +24,13 @@ mod circles;
 
 mod floors;
 
+mod codes;
+
 mod comments;
 
 mod words;
+
+mod sentences;
 
 mod named;
 
@@ -42,9 +48,6 @@ use crate::tidy::comments::Language;
 use crate::tidy::dependencies::Package;
 use crate::{TaskError, book};
 
-/// Folders whose comments and words are not checked yet. Each entry should be removed eventually.
-const UNCHECKED: [&str; 0] = [];
-
 /// The page with the glossary.
 const GLOSSARY: &str = "docs/glossary.md";
 
@@ -61,7 +64,11 @@ pub fn run(root: &Path) -> Result<String, TaskError> {
         findings.extend(parameters::check(file, &text));
     }
     findings.extend(circles_of(root, &packages, &files)?);
-    for file in files.iter().filter(|file| has_texts(file)) {
+    let sources = files.iter().filter(|file| file.ends_with(".rs"));
+    let sources = sources.map(|file| Ok((file.as_str(), read_text(root, file)?)));
+    let sources = sources.collect::<Result<Vec<_>, TaskError>>()?;
+    findings.extend(codes::check(&read_text(root, codes::PAGE)?, &sources));
+    for file in &files {
         let text = read_text(root, file)?;
         let language = Language::of(file, &text);
         findings.extend(language.into_iter().flat_map(|it| comments::check(file, &text, it)));
@@ -77,6 +84,7 @@ pub fn run(root: &Path) -> Result<String, TaskError> {
         let text_of = |named: &str| read_text(root, named).ok();
         let text = read_text(root, file)?;
         findings.extend(book::links::check(file, &text, &files, text_of));
+        findings.extend(sentences::check(file, &text));
         findings.extend(named::check(file, &text, text_of));
         findings.extend(functions::check(file, &text, text_of));
         findings.extend(constants::check(file, &text, text_of));
@@ -111,11 +119,6 @@ fn circles_of(
         findings.extend(floors::check(&folder, &sources));
     }
     Ok(findings)
-}
-
-/// Whether the texts of a file are checked: written texts, not the output of programs.
-fn has_texts(file: &str) -> bool {
-    !UNCHECKED.iter().any(|folder| Path::new(file).starts_with(folder))
 }
 
 fn is_document(file: &str) -> bool {

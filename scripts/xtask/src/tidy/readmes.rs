@@ -105,7 +105,7 @@ fn exists(path: &Path, files: &BTreeSet<String>) -> bool {
 }
 
 /// The path without `.` and `..`, or `None` when it leaves the repository.
-fn normalize(path: &Path) -> Option<PathBuf> {
+pub fn normalize(path: &Path) -> Option<PathBuf> {
     let mut normal = PathBuf::new();
     for component in path.components() {
         match component {

@@ -129,10 +129,7 @@ impl Line {
         let nodes: Vec<Node> = roles.into_iter().map(node).collect();
         Self {
             code: source.code,
-            is_open_loop: matches!(
-                (source.code, source.redundancy),
-                (FlowCode::Stream(_), Redundancy::Fixed(_))
-            ),
+            is_open_loop: source.is_open_loop(),
             packet_bytes_max: source.symbol_bytes - 3,
             links: nodes.iter().skip(1).map(|_| Stamps::default()).collect(),
             newest: Vec::new(),

@@ -132,9 +132,7 @@ impl Run {
         let (wrong, place) = (input.byte(), input.byte());
         let packet_type = match (wrong & 0xF0, &self.params.code) {
             (0xF0, _) => TYPES[input.below(TYPES.len())],
-            (_, FlowCode::Rlnc) => PacketType::Generation,
-            (_, FlowCode::Bats(_)) => PacketType::Bats,
-            (_, FlowCode::Stream(_)) => PacketType::Stream,
+            (_, code) => code.packet_type(),
         };
         let is_systematic = place & 1 == 0;
         let ends = place & 2 != 0;

@@ -163,7 +163,7 @@ impl Apt {
             "Dir::Etc::preferencesparts=-".into(),
             format!("APT::Architecture={}", self.architecture),
             format!("APT::Architectures={}", self.architecture),
-            // Its user for downloads cannot enter a cache in somebody's home.
+            // Its user for downloads cannot enter a cache in a user's home.
             "APT::Sandbox::User=".into(),
             "Acquire::Languages=none".into(),
             "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false".into(),

@@ -313,7 +313,7 @@ fn write_database(root: &Path, controls: &[String]) -> Result<(), LabError> {
 }
 
 /// The packages behind the name of a series: an image, or, in later releases, an empty one that
-/// depends on a binary and modules. Ubuntu has more modules in a package beside the image.
+/// depends on a binary and modules. Ubuntu has more modules in an additional package.
 fn kernel_packages(
     apt: &Apt,
     kernel: Kernel,

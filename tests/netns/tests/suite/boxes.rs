@@ -90,7 +90,7 @@ fn laptop_and_server_start_from_one_file_and_ping_each_other() {
     assert!(refused.stderr.contains("mode = 1 is wrong"), "{}", refused.stderr);
 }
 
-/// Subnets behind both boxes: routes lead into the tunnel, come back if somebody removes them,
+/// Subnets behind both boxes: routes lead into the tunnel, are restored after removal,
 /// follow the file at a reload, and go with the tunnel.
 #[test]
 fn subnets_behind_boxes_are_routed_into_the_tunnel() {
@@ -148,7 +148,7 @@ fn subnets_behind_boxes_are_routed_into_the_tunnel() {
     wait(0, "-4", &["10.64.0.0/16"]);
     wait(0, "-6", &[]);
     assert_eq!(daemons[0].dataplane_pid().unwrap(), process);
-    // A route of somebody else stays, and the change is refused in words.
+    // A route of another program stays, and the change is refused in words.
     hosts[0].ip("route add 10.65.0.0/16 dev lo").unwrap();
     std::fs::write(daemons[0].config(), file.replace("10.62.0.0/24", "10.65.0.0/16")).unwrap();
     let refused = output(&mut daemons[0].control(&["reload"])).unwrap();

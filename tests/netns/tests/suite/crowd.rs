@@ -29,7 +29,7 @@ fn access() -> LinkConfig {
     LinkConfig::new(Loss::independent(0.0), 1000.0)
 }
 
-/// Number of the hub's host. The router is the one before.
+/// Number of the hub's host. The router has the number below it.
 fn hub_of(clients: usize) -> usize {
     clients + 1
 }

@@ -411,7 +411,7 @@ fn undo_save_and_hangup_change_what_they_say() {
         (parameters.redundancy.unwrap(), parameters.target_loss.unwrap())
     };
     let (code, said) = recodectl(source, "undo");
-    assert_eq!((code, said.contains("no configuration before")), (REFUSED, true), "{said}");
+    assert_eq!((code, said.contains("no previous configuration")), (REFUSED, true), "{said}");
     let first = shown(source);
     assert_eq!(recodectl(source, "set 1 redundancy=1.5").0, DONE);
     let (code, said) = recodectl(source, "undo");

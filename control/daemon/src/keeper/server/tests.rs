@@ -253,10 +253,10 @@ fn file_is_written_whole_unless_another_changed_it() {
     assert_eq!(fs::read_to_string(&path).unwrap(), mine);
 
     run(Box::pin(kept.client.prepare(FILE.to_owned()))).unwrap();
-    fs::write(&path, "# somebody else's").unwrap();
+    fs::write(&path, "# another program's").unwrap();
     let refused = run(Box::pin(kept.client.finish())).unwrap_err().to_string();
     assert!(refused.contains("was changed since the daemon read it"), "{refused}");
-    assert_eq!(fs::read_to_string(&path).unwrap(), "# somebody else's");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "# another program's");
     assert!(kept.runtime.block_on(kept.client.open()).is_err());
     kept.runtime.block_on(kept.client.discard());
     let left: Vec<_> = fs::read_dir(kept.folder.path()).unwrap().collect();

@@ -5,13 +5,11 @@ use crate::bats::plan::{FEW, most};
 use crate::bats::source::BatsSource;
 use crate::config::params::FlowParams;
 use crate::config::report::FlowCounters;
-use crate::env::egress::Egress;
 use crate::hop::send::repair::ROUNDS;
 use crate::unit::context::Context;
 use recoded_code::bats::Params;
 use recoded_wire::feedback::Nack;
-use recoded_wire::frames::{Frames, Span};
-use recoded_wire::link::LinkReport;
+use recoded_wire::frames::Frames;
 
 impl BatsSource {
     /// Whether the first hop recovers its losses, soon enough for blocks to wait for it.
@@ -25,16 +23,6 @@ impl BatsSource {
         let hold = cx.params.hold_timeout_nanos;
         let is_late = self.mender.link.path_round_trip() > hold;
         self.planner.set_mended(self.is_mended(cx), is_late, cx.io.now);
-    }
-
-    /// Reads the next node's report on the link to it, and sends the packets it lacks.
-    pub(crate) fn hear_link(
-        &mut self,
-        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
-        report: &LinkReport,
-        payload: Span,
-    ) {
-        self.kept.hear(cx, &mut self.mender, report, payload);
     }
 
     /// Answers a NACK with further batches of the block, once per round.

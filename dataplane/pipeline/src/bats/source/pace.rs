@@ -14,18 +14,6 @@ use recoded_wire::header::Flags;
 const FLUSH_AGE: Nanos = 32;
 
 impl BatsSource {
-    /// Whether a packet from the tunnel is accepted: not while batches wait for the link, since it
-    /// would wait behind them.
-    pub(crate) fn opens_at(&mut self, now: Nanos) -> Result<(), Option<Nanos>> {
-        let leaves = if self.is_sending() { self.mender.leaves_at(now) } else { Ok(()) };
-        let opens = leaves.and(self.mender.opens_at(now));
-        if let Err(Some(at)) = opens {
-            // Packets that wait in the tunnel until then do not count as a pause.
-            (self.opened, self.touched) = (self.opened.max(at), self.touched.max(at));
-        }
-        opens
-    }
-
     /// Whether packets of a closed block remain to be sent.
     pub(super) fn is_sending(&self) -> bool {
         self.left.is_some() || self.sending().is_some()

@@ -34,15 +34,15 @@ const HELD_LOSS_MAX: f64 = 0.8;
 /// Most round trips whose minimum counts.
 const ROUNDS_MAX: usize = 12;
 
-/// Weight of a round trip in the mean turn, and the fraction of the target by which it takes a
-/// further round trip.
+/// Weight of a round trip in the mean turn, and the part of the target that adds a round trip: the
+/// mean turn divided by it is the number of further round trips.
 const TURN_WEIGHT: f64 = 1.0 / 16.0;
 const TURN_PART: f64 = 1.0 / 4.0;
 
 /// How the delay of a link varies; all in nanoseconds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Jitter {
-    /// The present swing and the size of the one before it, and the mean of the lesser.
+    /// The present swing, the previous one, and the mean of the smaller of both.
     swing: f64,
     last_swing: f64,
     mean_swing: f64,

@@ -16,7 +16,7 @@ const QUIET_NANOS: Nanos = 1_000_000_000;
 
 /// Sent and received rate, in bytes per second.
 #[derive(Copy, Clone, PartialEq, Debug)]
-pub(crate) struct Flow {
+pub(crate) struct Rates {
     pub sent: f64,
     pub received: f64,
 }
@@ -24,13 +24,13 @@ pub(crate) struct Flow {
 /// Detector of a policed link.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Policed {
-    anchor: Option<Flow>,
+    anchor: Option<Rates>,
     quiet_until: Nanos,
 }
 
 impl Policed {
     /// Records a round trip. Returns the flow to revert to if more was sent but no more arrived.
-    pub(crate) fn note(&mut self, flow: Flow, now: Nanos) -> Option<Flow> {
+    pub(crate) fn note(&mut self, flow: Rates, now: Nanos) -> Option<Rates> {
         let anchor = *self.anchor.get_or_insert(flow);
         if flow.sent <= MORE_SENT * anchor.sent {
             let blend = |old: f64, new: f64| old + WEIGHT * (new - old);
@@ -38,14 +38,14 @@ impl Policed {
             // Small repeated increases that do not arrive add up.
             let most = anchor.sent * (received / anchor.received.max(1.0)).max(1.0);
             let sent = blend(anchor.sent, flow.sent).min(most);
-            self.anchor = Some(Flow { sent, received });
+            self.anchor = Some(Rates { sent, received });
             return None;
         }
         if flow.received < MORE_RECEIVED * anchor.received {
             self.quiet_until = now + QUIET_NANOS;
             // The previous rate may have been too high as well.
             let sent = anchor.received.max(anchor.sent / MORE_SENT);
-            self.anchor = Some(Flow { sent, received: anchor.received });
+            self.anchor = Some(Rates { sent, received: anchor.received });
             return self.anchor;
         }
         self.anchor = Some(flow);
@@ -65,13 +65,13 @@ mod tests {
     #[test]
     fn more_that_does_not_arrive_is_gone_back_from() {
         let mut policed = Policed::default();
-        let before = Flow { sent: 10.0, received: 9.0 };
+        let before = Rates { sent: 10.0, received: 9.0 };
         assert_eq!(policed.note(before, 0), None);
-        let less = Flow { sent: 9.0, received: 9.0 };
-        assert_eq!(policed.note(Flow { sent: 13.0, received: 9.1 }, 5), Some(less));
+        let less = Rates { sent: 9.0, received: 9.0 };
+        assert_eq!(policed.note(Rates { sent: 13.0, received: 9.1 }, 5), Some(less));
         assert!(policed.is_quiet(5 + QUIET_NANOS - 1) && !policed.is_quiet(5 + QUIET_NANOS));
-        assert_eq!(policed.note(Flow { sent: 13.0, received: 11.0 }, 6), None);
-        assert_eq!(policed.note(Flow { sent: 16.0, received: 13.5 }, 7), None);
+        assert_eq!(policed.note(Rates { sent: 13.0, received: 11.0 }, 6), None);
+        assert_eq!(policed.note(Rates { sent: 16.0, received: 13.5 }, 7), None);
     }
 
     /// Regression: small increases were never detected as too much.
@@ -81,14 +81,14 @@ mod tests {
         let mut sent = 10.0;
         let found = (0..200).find_map(|now| {
             sent *= 1.01;
-            policed.note(Flow { sent, received: 8.0 }, now)
+            policed.note(Rates { sent, received: 8.0 }, now)
         });
         assert!(sent < 13.0, "{sent}");
-        assert_eq!(found, Some(Flow { sent: 8.08, received: 8.0 }));
+        assert_eq!(found, Some(Rates { sent: 8.08, received: 8.0 }));
         let mut policed = Policed::default();
         for now in 0..200u32 {
             let sent = 10.0 * 1.01f64.powi(now as i32);
-            assert_eq!(policed.note(Flow { sent, received: 0.7 * sent }, now.into()), None);
+            assert_eq!(policed.note(Rates { sent, received: 0.7 * sent }, now.into()), None);
         }
     }
 }

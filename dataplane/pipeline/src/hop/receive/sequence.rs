@@ -72,7 +72,7 @@ struct Life {
 
 /// Candidate for a new life: the sequence that most out-of-range packets follow.
 #[derive(Copy, Clone, Debug)]
-struct Trial {
+struct LifeCandidate {
     newest: u32,
     strength: Strength,
 }
@@ -81,7 +81,7 @@ struct Trial {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sequences {
     lives: [Option<Life>; 2],
-    trial: Option<Trial>,
+    trial: Option<LifeCandidate>,
 }
 
 impl Sequences {
@@ -104,13 +104,14 @@ impl Sequences {
     fn try_out(&mut self, number: u32, now: Nanos) -> Option<Strength> {
         let known = self.lives.iter().flatten().max_by_key(|life| life.rank(now));
         let Some(known) = known else { return Some(Strength::one(now)) };
-        let trial =
-            self.trial.get_or_insert(Trial { newest: number, strength: Strength::one(now) });
+        let trial = self
+            .trial
+            .get_or_insert(LifeCandidate { newest: number, strength: Strength::one(now) });
         if !(1..WINDOW).contains(&number.wrapping_sub(trial.newest)) {
             // The majority stays.
             trial.strength.count = trial.strength.at(now).saturating_sub(1);
             if trial.strength.count == 0 {
-                *trial = Trial { newest: number, strength: Strength::one(now) };
+                *trial = LifeCandidate { newest: number, strength: Strength::one(now) };
             }
             return None;
         }

@@ -62,7 +62,7 @@ pub(crate) enum Outcome {
 
 /// Measurements from a report.
 #[derive(Copy, Clone, PartialEq, Debug)]
-pub(crate) struct Heard {
+pub(crate) struct Measurements {
     /// Time from sending the newest packet to the report on it, without the delay at the neighbour.
     pub round_trip: Nanos,
     /// Queueing delay of that packet.
@@ -231,7 +231,7 @@ impl InFlight {
         now: Nanos,
         round_trip: Nanos,
         mut resolve: impl FnMut(Carried, Outcome),
-    ) -> Option<Heard> {
+    ) -> Option<Measurements> {
         let on_their_way = self.next.wrapping_sub(self.base);
         let horizon = self.horizon(report, now, round_trip);
         let resolved = horizon.wrapping_sub(self.base);
@@ -254,7 +254,7 @@ impl InFlight {
         let queue = waited + report.backlog_nanos();
         let at = Reported { report: *report, pauses, sent_at, queue };
         let sample = self.meter.note(at, round_trip);
-        Some(Heard { round_trip: round_trip_now, waited, sample })
+        Some(Measurements { round_trip: round_trip_now, waited, sample })
     }
 
     /// The horizon up to which a report is accepted. If a neighbour was led to expect numbers not

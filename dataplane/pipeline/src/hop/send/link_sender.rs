@@ -17,7 +17,7 @@ use crate::config::params::Nanos;
 use crate::config::segmentation::Comparison;
 use crate::hop::rate::sample::AROUND_BYTES;
 use crate::hop::rate::{Rate, Verdict};
-use crate::hop::send::in_flight::{Carried, Heard, InFlight, Outcome};
+use crate::hop::send::in_flight::{Carried, InFlight, Measurements, Outcome};
 use crate::hop::send::keepalive::Keepalive;
 use crate::hop::send::path_mtu::PathMtu;
 use crate::hop::send::repair::RepairBudget;
@@ -110,12 +110,12 @@ impl LinkSender {
         payload: &[u8],
         now: Nanos,
         resolve: impl FnMut(Carried, Outcome),
-    ) -> Option<Heard> {
+    ) -> Option<Measurements> {
         self.in_flight.hear(report, payload, now, self.round_trip.mean(), resolve)
     }
 
     /// Updates round trip, queues and rate by a report.
-    pub(crate) fn measure(&mut self, report: &LinkReport, heard: &Heard, now: Nanos) {
+    pub(crate) fn measure(&mut self, report: &LinkReport, heard: &Measurements, now: Nanos) {
         (self.waited, self.backlog) = (heard.waited, report.backlog_nanos());
         self.beyond = report.beyond_nanos();
         let round_trip = self.round_trip.note(heard.round_trip, now);

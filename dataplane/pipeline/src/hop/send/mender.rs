@@ -96,7 +96,7 @@ pub(crate) struct Mender {
     begun_at: Option<Nanos>,
     /// Link sequence number of the first packet since the last report or keepalive.
     asked: Option<u32>,
-    pace: Pace,
+    pace: SymbolRate,
     is_slow: bool,
     /// Loss of the link as reported by the next node. It excludes redundant packets, which reports
     /// count as missing as well.
@@ -109,7 +109,7 @@ pub(crate) struct Mender {
 
 /// Rate of incoming symbols.
 #[derive(Debug, Default)]
-struct Pace {
+struct SymbolRate {
     /// Symbols per second, and symbols since the last plan.
     rate: f64,
     symbols: usize,
@@ -124,7 +124,7 @@ impl Mender {
             replacements: Replacements::default(),
             begun_at: None,
             asked: None,
-            pace: Pace::default(),
+            pace: SymbolRate::default(),
             is_slow: false,
             link_loss: None,
             path: PathSize::default(),

@@ -113,7 +113,7 @@ struct Limit {
     /// The largest size that arrived, or the floor; the smallest that does not.
     came: u16,
     lost: u16,
-    phase: Phase,
+    phase: ProbePhase,
     /// Probes of the current size.
     tries: u8,
     next_at: Nanos,
@@ -124,7 +124,7 @@ struct Limit {
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-enum Phase {
+enum ProbePhase {
     /// Probes the largest size sent.
     Largest,
     /// Probes halfway between the arrived and the lost size.
@@ -216,7 +216,7 @@ impl PathMtu {
             let limit = Limit {
                 came: doubt.came.max(self.floor),
                 lost: doubt.bytes,
-                phase: Phase::Search,
+                phase: ProbePhase::Search,
                 tries: 0,
                 next_at: now,
                 raise_nanos: RAISE_NANOS_MIN,
@@ -312,17 +312,17 @@ impl Doubt {
 
 impl Limit {
     fn due(&self) -> Option<Nanos> {
-        (self.is_used || self.phase != Phase::Rest).then_some(self.next_at)
+        (self.is_used || self.phase != ProbePhase::Rest).then_some(self.next_at)
     }
 
     /// Handles the arrival of a larger packet; `largest` is the largest size sent.
     fn rise(&mut self, bytes: u16, largest: u16, now: Nanos) {
         self.came = bytes;
         (self.tries, self.next_at) = (0, now);
-        if self.phase == Phase::Rest || bytes >= self.lost {
-            (self.phase, self.lost) = (Phase::Largest, largest);
+        if self.phase == ProbePhase::Rest || bytes >= self.lost {
+            (self.phase, self.lost) = (ProbePhase::Largest, largest);
         } else {
-            self.phase = Phase::Search;
+            self.phase = ProbePhase::Search;
             self.narrow(now);
         }
     }
@@ -330,7 +330,7 @@ impl Limit {
     /// Ends a completed search.
     fn narrow(&mut self, now: Nanos) {
         if self.lost.saturating_sub(self.came) <= CLASS_BYTES {
-            (self.phase, self.next_at) = (Phase::Rest, now + self.raise_nanos);
+            (self.phase, self.next_at) = (ProbePhase::Rest, now + self.raise_nanos);
         }
     }
 
@@ -338,17 +338,17 @@ impl Limit {
         if self.tries == TRIES {
             self.tries = 0;
             match self.phase {
-                Phase::Largest => (self.phase, self.lost) = (Phase::Search, largest),
-                Phase::Search => self.lost = self.size(largest),
-                Phase::Rest => {
+                ProbePhase::Largest => (self.phase, self.lost) = (ProbePhase::Search, largest),
+                ProbePhase::Search => self.lost = self.size(largest),
+                ProbePhase::Rest => {
                     self.raise_nanos = (2 * self.raise_nanos).min(RAISE_NANOS);
                     (self.is_used, self.next_at) = (false, now + self.raise_nanos);
                 }
             }
-            if self.phase == Phase::Search {
+            if self.phase == ProbePhase::Search {
                 self.narrow(now);
             }
-            if self.phase == Phase::Rest {
+            if self.phase == ProbePhase::Rest {
                 return None;
             }
         }
@@ -362,9 +362,9 @@ impl Limit {
 
     fn size(&self, largest: u16) -> u16 {
         match self.phase {
-            Phase::Largest => largest,
-            Phase::Search => self.came + self.lost.saturating_sub(self.came) / 2,
-            Phase::Rest => (self.came + RAISE_BYTES).min(largest),
+            ProbePhase::Largest => largest,
+            ProbePhase::Search => self.came + self.lost.saturating_sub(self.came) / 2,
+            ProbePhase::Rest => (self.came + RAISE_BYTES).min(largest),
         }
     }
 }

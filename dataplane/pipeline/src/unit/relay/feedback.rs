@@ -1,56 +1,26 @@
-//! A relay's part in feedback: reports that it passes upstream, NACKs that it answers itself,
-//! losses of the link to the next node, and its own reports on the link to it.
+//! A relay's part in feedback: NACKs that it answers itself, losses of the link to the next node,
+//! and its own reports on the link to it.
 
 use crate::config::params::Recoding;
 use crate::config::report::HopLoss;
 use crate::env::egress::Egress;
 use crate::hop::receive::loss::hop_report;
 use crate::hop::send::repair::{ROUNDS, repair_packets};
-use crate::packet::arrival::Fate;
 use crate::packet::collected::Shape;
 use crate::unit::context::Context;
 use crate::unit::relay::adaptive::Batches;
 use crate::unit::relay::{Relay, plan_within};
 use recoded_code::theory;
-use recoded_wire::feedback::{
-    FeedbackHeader, Item, NACKS_MAX, Nack, SizeReport, items, withdraw_nacks,
-};
+use recoded_wire::feedback::{Item, Nack, SizeReport, items};
 use recoded_wire::frames::{Frames, Span};
 
 impl Relay {
-    /// Passes on a report of a node further downstream, after answering the NACKs it can.
-    pub(crate) fn hand_up(
+    /// Learns the loss of the link to the next node from a report.
+    pub(super) fn learn_of_link(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
         payload: Span,
-        mut header: FeedbackHeader,
-    ) -> Fate {
-        if !cx.upstream.reporter.climbs(&mut header, cx.io.frames.bytes(payload)) {
-            return Fate::Consumed;
-        }
-        self.learn_of_link(cx, payload);
-        let mut answers = [None; NACKS_MAX];
-        let mut answered = answers.iter_mut();
-        withdraw_nacks(cx.io.frames.bytes_mut(payload), |nack| {
-            // NACKs beyond its budget are left to nodes further upstream.
-            let can = self.can_answer(nack) && self.repair_budget.is_left();
-            if can && !self.mender.has_room(cx.io.now) {
-                // Either the next round is answered, or this hop's own retransmissions arrive
-                // first.
-                return true;
-            }
-            let place = if can { answered.next() } else { None };
-            place.map(|answer| *answer = Some(nack)).is_some()
-        });
-        for nack in answers.into_iter().flatten() {
-            self.answer(cx, nack, header.common.hop_index);
-        }
-        let loss = cx.upstream.loss.loss();
-        cx.upstream.reporter.relay(cx.io, payload, &header, loss)
-    }
-
-    /// Learns the loss of the link to the next node from a report.
-    fn learn_of_link(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, payload: Span) {
+    ) {
         let params = cx.params;
         let outgoing = cx.upstream.hop_index().saturating_add(1);
         let link = items(cx.io.frames.bytes(payload)).find_map(|item| match item {
@@ -82,7 +52,7 @@ impl Relay {
 
     /// Whether a generation is complete here, so that the source need not answer. NACKs of a BATS
     /// flow concern blocks, which no relay holds.
-    fn can_answer(&self, nack: Nack) -> bool {
+    pub(super) fn can_answer(&self, nack: Nack) -> bool {
         let index = self.generations.index(nack.unit);
         let collected = &self.generations[index];
         let is_generation = collected.shape().is_some_and(|shape| shape.block.is_none());
@@ -93,7 +63,12 @@ impl Relay {
 
     /// Answers a NACK from `hops` links further downstream, once per round. Most of the missing
     /// packets were lost on the last few links, so this saves the round trip to the source.
-    fn answer(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, nack: Nack, hops: u8) {
+    pub(super) fn answer(
+        &mut self,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
+        nack: Nack,
+        hops: u8,
+    ) {
         let params = cx.params;
         let index = self.generations.index(nack.unit);
         let collected = &self.generations[index];

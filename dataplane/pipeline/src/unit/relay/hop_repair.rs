@@ -5,8 +5,7 @@ use crate::config::params::{FlowParams, Nanos, Recoding};
 use crate::env::egress::Egress;
 use crate::unit::context::Context;
 use crate::unit::relay::{Relay, plan_within};
-use recoded_wire::frames::{Frames, Span};
-use recoded_wire::link::LinkReport;
+use recoded_wire::frames::Frames;
 
 /// Packets of all generations that a relay holds.
 pub(crate) fn mended_packets(params: &FlowParams) -> usize {
@@ -35,18 +34,6 @@ impl Relay {
             let is_batch = collected.shape().is_some_and(|shape| shape.block.is_some());
             collected.share = self.mender.share(rank, is_batch).min(most);
         }
-    }
-
-    /// Reads the next node's report on the link to it, and sends the packets it lacks.
-    pub(crate) fn hear_link(
-        &mut self,
-        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
-        report: &LinkReport,
-        payload: Span,
-    ) {
-        let Self { mender, generations, .. } = self;
-        mender.hear(report, cx.io.frames.bytes(payload), cx.io.now, generations);
-        self.mend_all(cx);
     }
 
     /// Sends the packets that the next node lacks, as far as pacing allows.

@@ -30,20 +30,20 @@ mod convergence;
 
 pub(crate) mod hop_repair;
 
+mod lifecycle;
+
 use crate::base::table::Table;
-use crate::base::time::earlier;
 use crate::config::params::{FlowParams, Nanos, Recoding, ShardId};
-use crate::config::report::{DropReason, FlowReport};
+use crate::config::report::DropReason;
 use crate::edge::class;
 use crate::env::combine::Combiner;
 use crate::env::egress::{Egress, KeySerial};
 use crate::hop::send::mender::Mender;
 use crate::hop::send::repair::RepairBudget;
-use crate::packet::arrival::{AHEAD_MAX, Arrival, Data, Fate, RESTART_DISTANCE};
+use crate::packet::arrival::{AHEAD_MAX, Arrival, Fate, RESTART_DISTANCE};
 use crate::packet::collected::{Accepted, Collected, PacketView};
 use crate::packet::freshness::Order;
 use crate::packet::incoming::Incoming;
-use crate::plan::Plan;
 use crate::unit::context::Context;
 use crate::unit::convergence::Branches;
 use crate::unit::relay::adaptive::AdaptivePlan;
@@ -65,7 +65,7 @@ pub(crate) struct Relay {
     /// Repairs to forward, accumulated in fractions.
     onward: f64,
     branches: Branches,
-    pub(crate) mender: Mender,
+    mender: Mender,
     /// Closed batches with pending packets, by place in the table, and when to flush them.
     deferred: Vec<usize>,
     flush_at: Option<Nanos>,
@@ -81,7 +81,7 @@ const FLUSH_DELAY_NANOS: Nanos = 500_000;
 const JOINED_DEPTH: u32 = 8;
 
 /// Place of a generation in the table.
-enum Place {
+enum GenerationPlace {
     Held(usize),
     New(usize),
     /// Older than anything held, or out of range: the source restarted, or the packet is a stray.
@@ -108,18 +108,6 @@ impl Relay {
         }
     }
 
-    /// Handles a data packet of any code.
-    pub(crate) fn receive(
-        &mut self,
-        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
-        arrival: &Arrival<'_>,
-    ) -> Fate {
-        match &arrival.data {
-            Data::Coded { header, view } => self.collect(cx, arrival, *header, view),
-            Data::Stream(_) => Fate::Dropped(DropReason::WrongCode),
-        }
-    }
-
     /// Adds a packet of a generation or batch, and sends the resulting packets.
     fn collect(
         &mut self,
@@ -132,12 +120,12 @@ impl Relay {
         self.incoming.arrived(&header, view);
         let is_repair = header.is_repair();
         let index = match self.place(header.generation, arrival.key, cx) {
-            Place::Held(index) => index,
-            Place::New(index) => {
+            GenerationPlace::Held(index) => index,
+            GenerationPlace::New(index) => {
                 let block = view.block.as_ref();
                 self.open(index, cx, header.generation, block)
             }
-            Place::Elsewhere => {
+            GenerationPlace::Elsewhere => {
                 cx.counters.sent_repair += u64::from(is_repair);
                 self.forward(cx, arrival, header, false);
                 return Fate::Forwarded;
@@ -207,23 +195,23 @@ impl Relay {
         generation: u32,
         key: Option<KeySerial>,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
-    ) -> Place {
+    ) -> GenerationPlace {
         let params = cx.params;
         let count = self.generations.len() as u32;
         let index = self.generations.index(generation);
         let order = key.map(|key| self.incoming.freshness.order(key, generation));
         if self.generations.is_held(index) && self.generations[index].generation == generation {
             self.incoming.note_in_range(cx.io.now);
-            return Place::Held(index);
+            return GenerationPlace::Held(index);
         }
-        let Some(newest) = self.newest else { return Place::New(index) };
+        let Some(newest) = self.newest else { return GenerationPlace::New(index) };
         let (ahead, behind) = (generation.wrapping_sub(newest), newest.wrapping_sub(generation));
         if behind < count || ahead <= AHEAD_MAX {
             self.incoming.note_in_range(cx.io.now);
-            return Place::New(index);
+            return GenerationPlace::New(index);
         }
         if order == Some(Order::Behind) {
-            return Place::Elsewhere;
+            return GenerationPlace::Elsewhere;
         }
         if let Some(key) = key {
             // The source has come that far, or restarted.
@@ -232,22 +220,22 @@ impl Relay {
                 self.release(cx.io.frames);
                 self.newest = None;
             }
-            return Place::New(index);
+            return GenerationPlace::New(index);
         }
         if behind < RESTART_DISTANCE {
-            return Place::Elsewhere;
+            return GenerationPlace::Elsewhere;
         }
         // A jump within the table ends nothing in it; a longer jump requires that it is idle.
         let silence = if ahead <= count { 0 } else { params.generation_timeout_nanos };
         let now = cx.io.now;
         if self.incoming.note_out_of_range(generation, RESTART_DISTANCE, now, silence).is_none() {
-            return Place::Elsewhere;
+            return GenerationPlace::Elsewhere;
         }
         if ahead >= RESTART_DISTANCE {
             self.release(cx.io.frames);
             self.newest = None;
         }
-        Place::New(index)
+        GenerationPlace::New(index)
     }
 
     /// Batches, or generations of several upstreams, that are open at once.
@@ -507,77 +495,6 @@ impl Relay {
         }
         self.generations[index].clear(cx.io.frames);
         self.generations.free(index);
-    }
-
-    /// Adopts a requested plan.
-    pub(crate) fn planned(&mut self, plan: Plan) {
-        self.adaptive.adopt(plan);
-    }
-}
-
-impl Lifecycle for Relay {
-    fn tick(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) -> Option<Nanos> {
-        let params = cx.params;
-        let mut deadline = None;
-        let mut from = 0;
-        while let Some(index) = self.generations.next_held(from) {
-            from = index + 1;
-            let collected = &self.generations[index];
-            if collected.closed {
-                continue;
-            }
-            let end = self.ends_at(collected, params);
-            if end <= cx.io.now {
-                self.close(index, cx);
-            } else {
-                deadline = earlier(deadline, Some(end));
-            }
-        }
-        if self.flush_at.is_some_and(|due| due <= cx.io.now) {
-            self.flush_deferred(cx);
-        }
-        if cx.upstream.reporter.due().is_some_and(|due| due <= cx.io.now) {
-            self.report_loss(cx);
-        }
-        let hop_index = cx.upstream.hop_index().saturating_add(1);
-        self.mender.tick(&mut cx.hop(cx.upstream.epoch(), hop_index));
-        earlier(earlier(deadline, self.flush_at), self.mender.due())
-    }
-
-    fn wake(&self, params: &FlowParams, now: Nanos) -> Option<Nanos> {
-        let closes_at = Some(now + params.generation_timeout_nanos);
-        earlier(earlier(closes_at, self.flush_at), self.mender.due())
-    }
-
-    fn held(&self) -> usize {
-        self.generations.held()
-    }
-
-    fn drain(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
-        if let Some(newest) = self.newest {
-            self.close_older(newest, cx);
-        }
-    }
-
-    fn evict_oldest(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) -> bool {
-        let oldest = self.newest.and_then(|newest| self.generations.oldest(newest));
-        if let Some(index) = oldest {
-            self.evict(index, cx);
-        }
-        oldest.is_some()
-    }
-
-    fn release(&mut self, frames: &mut impl Frames) {
-        while let Some(index) = self.generations.next_held(0) {
-            self.generations[index].clear(frames);
-            self.generations.free(index);
-        }
-        self.deferred.clear();
-        self.flush_at = None;
-    }
-
-    fn fill(&self, report: &mut FlowReport) {
-        self.incoming.fill(report);
     }
 }
 

@@ -28,7 +28,6 @@ use crate::packet::incoming::Incoming;
 use crate::unit::context::Context;
 use crate::unit::convergence::Branches;
 use crate::unit::role::Lifecycle;
-use crate::unit::sink::SinkCode;
 use crate::unit::sink::pace::Pace;
 use crate::unit::sink::requests::Requests;
 use crate::unit::sink::trial::Trial;
@@ -50,7 +49,7 @@ const EPOCHS: u8 = 4;
 const STRAGGLE_NANOS: Nanos = 2_000_000_000;
 
 /// Place of a packet.
-enum Place {
+enum UnitPlace {
     /// In a unit that is held.
     Held,
     /// In one that was delivered or abandoned.
@@ -114,14 +113,14 @@ impl<U: Unit> UnitSink<U> {
         number: u32,
         epoch: u8,
         verified: Option<Verified>,
-    ) -> Place {
+    ) -> UnitPlace {
         let Some((next, newest)) = self.range else {
             self.restart(cx, number);
-            return Place::Held;
+            return UnitPlace::Held;
         };
         let is_held = number.wrapping_sub(next) < self.held_span();
         if is_held && !verified.is_some_and(|verified| self.is_of_next_session(verified)) {
-            return Place::Held;
+            return UnitPlace::Held;
         }
         if let Some(verified) = verified {
             return self.place_verified(cx, number, verified);
@@ -129,14 +128,14 @@ impl<U: Unit> UnitSink<U> {
         // Numbers neither a little ahead nor a little behind are far away, on either side: serial
         // comparison is undefined for numbers half the space apart.
         if self.is_finished(next, number, epoch, cx.io.now) {
-            return Place::Finished;
+            return UnitPlace::Finished;
         }
         let ahead = number.wrapping_sub(newest);
         if (1..=AHEAD_MAX * U::STEP).contains(&ahead) {
             self.advance(cx, number);
-            return Place::Held;
+            return UnitPlace::Held;
         }
-        Place::Elsewhere
+        UnitPlace::Elsewhere
     }
 
     /// Whether a unit of `epoch` that is not held was delivered or abandoned: it lies before
@@ -315,7 +314,7 @@ impl<U: Unit> UnitSink<U> {
     }
 }
 
-impl<U: Unit> SinkCode for UnitSink<U> {
+impl<U: Unit> Lifecycle for UnitSink<U> {
     fn receive(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
@@ -332,12 +331,12 @@ impl<U: Unit> SinkCode for UnitSink<U> {
         self.incoming.arrived(header, view);
         let verified = key.map(|key| Verified { key, serial: header.generation });
         match self.place(cx, number, header.common.epoch, verified) {
-            Place::Held => {}
-            Place::Finished => {
+            UnitPlace::Held => {}
+            UnitPlace::Finished => {
                 cx.counters.redundant += 1;
                 return Fate::Consumed;
             }
-            Place::Elsewhere => return self.try_unit(cx, number, told, payload, view),
+            UnitPlace::Elsewhere => return self.try_unit(cx, number, told, payload, view),
         }
         if let Some(Verified { key, serial }) = verified {
             self.incoming.freshness.note(key, serial);
@@ -405,9 +404,7 @@ impl<U: Unit> SinkCode for UnitSink<U> {
         }
         self.pump(cx);
     }
-}
 
-impl<U: Unit> Lifecycle for UnitSink<U> {
     fn tick(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) -> Option<Nanos> {
         let params = cx.params;
         let mut deadline = earlier(self.judge(cx), self.decode_busy(cx));

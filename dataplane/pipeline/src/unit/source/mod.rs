@@ -8,7 +8,6 @@ pub(crate) mod remote;
 use crate::config::params::{FlowParams, PeerId};
 use crate::edge::sealed::seal;
 use crate::env::egress::Egress;
-use crate::plan::Plan;
 use crate::unit::context::Context;
 use crate::unit::role::Lifecycle;
 use recoded_wire::feedback::FeedbackHeader;
@@ -60,9 +59,6 @@ pub(crate) trait SourceCode: Lifecycle {
         payload: Span,
         header: FeedbackHeader,
     );
-
-    /// Adopts a plan that it requested.
-    fn planned(&mut self, plan: Plan);
 }
 
 /// Passes an IP packet to a source, sealed if its flow is; only packets that the source accepts are

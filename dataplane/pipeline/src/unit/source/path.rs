@@ -18,7 +18,7 @@ const PAUSE_NANOS: Nanos = 200_000_000;
 
 /// A hop and when it last reported.
 #[derive(Copy, Clone, Debug)]
-struct Heard {
+struct ReportedHop {
     loss: HopLoss,
     at: Nanos,
 }
@@ -26,7 +26,7 @@ struct Heard {
 /// Reports of a path's hops to its source: at most [`HOPS_MAX`] of them.
 #[derive(Debug)]
 pub(crate) struct Path {
-    heard: Vec<Heard>,
+    heard: Vec<ReportedHop>,
     /// When any hop reported last.
     reported_at: Nanos,
     /// Losses of the hops in use now.
@@ -63,8 +63,8 @@ impl Path {
             self.heard.iter_mut().for_each(|heard| heard.at += silence);
         }
         match self.heard.iter_mut().find(|heard| heard.loss.hop == loss.hop) {
-            Some(heard) => *heard = Heard { loss, at: now },
-            None => self.heard.push(Heard { loss, at: now }),
+            Some(heard) => *heard = ReportedHop { loss, at: now },
+            None => self.heard.push(ReportedHop { loss, at: now }),
         }
         self.heard.retain(|heard| heard.at + EXPIRY_NANOS > now);
         self.hops.clear();

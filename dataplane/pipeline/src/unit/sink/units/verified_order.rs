@@ -5,7 +5,7 @@ use crate::env::egress::{Egress, KeySerial};
 use crate::packet::freshness::Order;
 use crate::unit::context::Context;
 use crate::unit::sink::unit::Unit;
-use crate::unit::sink::units::{Place, UnitSink};
+use crate::unit::sink::units::{UnitPlace, UnitSink};
 use recoded_wire::frames::Frames;
 
 /// What the tag of a verified packet shows.
@@ -31,24 +31,24 @@ impl<U: Unit> UnitSink<U> {
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
         number: u32,
         verified: Verified,
-    ) -> Place {
-        let Some((next, newest)) = self.range else { return Place::Elsewhere };
+    ) -> UnitPlace {
+        let Some((next, newest)) = self.range else { return UnitPlace::Elsewhere };
         let Verified { key, serial } = verified;
         let freshness = self.incoming.freshness;
         let is_jump =
             (1..=self.units.len() as u32 * U::STEP).contains(&number.wrapping_sub(newest));
         let is_passed = next.wrapping_sub(number).cast_signed() > 0;
         match (freshness.order(key, serial), freshness.is_near(serial)) {
-            (Order::Behind, _) => return Place::Finished,
+            (Order::Behind, _) => return UnitPlace::Finished,
             // Units before it may still arrive over other paths.
             (_, true) if is_jump => self.advance(cx, number),
             // A late repair of an earlier block.
-            (Order::Ahead, true) if is_passed => return Place::Finished,
+            (Order::Ahead, true) if is_passed => return UnitPlace::Finished,
             _ => {
                 self.restart(cx, number);
                 self.incoming.freshness.restart(key, serial);
             }
         }
-        Place::Held
+        UnitPlace::Held
     }
 }

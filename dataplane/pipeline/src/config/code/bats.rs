@@ -1,6 +1,5 @@
 //! Configuration of a BATS flow, beyond that of every flow.
 
-use crate::config::params::{FlowParams, Role};
 use recoded_wire::coded::Block;
 
 pub use recoded_code::bats::Profile;
@@ -20,6 +19,12 @@ pub struct BatsParams {
 }
 
 impl BatsParams {
+    /// Blocks of `source_symbols`, with the daemon's defaults for the rest.
+    pub fn new(source_symbols: usize) -> BatsParams {
+        let (profile, interleave) = (Profile::default(), Interleave::Auto);
+        BatsParams { source_symbols, profile, generator_bits: 8, interleave }
+    }
+
     /// The code as packets announce it to a relay or sink: the size of its blocks.
     pub(crate) fn announced(block: &Block) -> BatsParams {
         BatsParams {
@@ -39,27 +44,3 @@ pub enum Interleave {
     /// This many, 1 to 255; 1 is no interleaving.
     Fixed(u8),
 }
-
-impl FlowParams {
-    /// Blocks that a source or sink of a BATS flow holds at once: about as many as `generations`
-    /// fill, at least [`BLOCKS_MIN`]. A sink holds a power of two, so that a block has its place to
-    /// itself when numbers wrap around, and no fewer than any source.
-    pub fn blocks(&self, bats: &BatsParams) -> usize {
-        let symbols = self.generations * self.generation_size;
-        let blocks =
-            |source_symbols: usize| (symbols / source_symbols).clamp(BLOCKS_MIN, BLOCKS_MAX);
-        match self.role {
-            // Packets announce a size rounded up to a power of two, so the source may have more
-            // blocks.
-            Role::Sink { .. } => blocks(bats.source_symbols / 2 + 1).next_power_of_two(),
-            _ => blocks(bats.source_symbols.max(1)),
-        }
-    }
-}
-
-/// Minimum number of blocks; with fewer, a flow stalls while one waits for requested packets: one
-/// is collecting, one is being sent, two are in flight.
-const BLOCKS_MIN: usize = 4;
-
-/// Maximum number of blocks: no path benefits from more; a power of two.
-const BLOCKS_MAX: usize = 64;
