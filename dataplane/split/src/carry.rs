@@ -10,6 +10,7 @@
 //! Nothing is buffered here: a socket is read when the stream has taken the bytes before, so a slow
 //! end slows the other one down.
 
+use crate::connections::Connections;
 use bytes::Bytes;
 use quinn::{RecvStream, SendStream, VarInt};
 use socket2::{SockRef, TcpKeepalive};
@@ -45,14 +46,24 @@ pub(crate) fn reset(socket: TcpStream) {
 }
 
 /// Carries a connection to its end.
-pub(crate) async fn carry(socket: TcpStream, mut out: SendStream, mut back: RecvStream) {
-    let both = async { tokio::try_join!(send(&socket, &mut out), receive(&socket, &mut back)) };
+pub(crate) async fn carry(
+    socket: TcpStream,
+    mut out: SendStream,
+    mut back: RecvStream,
+    connections: &Connections,
+) {
+    let mut waiting = [Waiting::none(connections), Waiting::none(connections)];
+    let [there, here] = &mut waiting;
+    let both = async {
+        tokio::try_join!(send(&socket, &mut out, there), receive(&socket, &mut back, here))
+    };
     let ended = tokio::select! {
         ended = both => ended.map(drop),
         error = fault(&socket) => Err(error),
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection was reset");
+        connections.count().counters.reset += 1;
         // Streams that have ended have no more to reset.
         let _ = out.reset(RESET);
         let _ = back.stop(RESET);
@@ -60,8 +71,36 @@ pub(crate) async fn carry(socket: TcpStream, mut out: SendStream, mut back: Recv
     }
 }
 
+/// Bytes of one direction that were read and not taken yet, as part of those of all connections.
+struct Waiting<'a> {
+    connections: &'a Connections,
+    bytes: usize,
+}
+
+impl Waiting<'_> {
+    fn none(connections: &Connections) -> Waiting<'_> {
+        Waiting { connections, bytes: 0 }
+    }
+
+    fn are(&mut self, bytes: usize) {
+        let mut report = self.connections.count();
+        report.waiting_bytes = report.waiting_bytes + bytes as u64 - self.bytes as u64;
+        self.bytes = bytes;
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.are(0);
+    }
+}
+
 /// From the socket to the stream.
-async fn send(socket: &TcpStream, stream: &mut SendStream) -> io::Result<()> {
+async fn send(
+    socket: &TcpStream,
+    stream: &mut SendStream,
+    waiting: &mut Waiting<'_>,
+) -> io::Result<()> {
     loop {
         socket.readable().await?;
         match read(socket) {
@@ -69,7 +108,11 @@ async fn send(socket: &TcpStream, stream: &mut SendStream) -> io::Result<()> {
                 stream.finish().map_err(io::Error::other)?;
                 return Ok(());
             }
-            Ok(bytes) => stream.write_chunk(bytes).await?,
+            Ok(bytes) => {
+                waiting.are(bytes.len());
+                stream.write_chunk(bytes).await?;
+                waiting.are(0);
+            }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(error),
         }
@@ -83,10 +126,15 @@ fn read(socket: &TcpStream) -> io::Result<Bytes> {
 }
 
 /// From the stream to the socket.
-async fn receive(socket: &TcpStream, stream: &mut RecvStream) -> io::Result<()> {
+async fn receive(
+    socket: &TcpStream,
+    stream: &mut RecvStream,
+    waiting: &mut Waiting<'_>,
+) -> io::Result<()> {
     while let Some(chunk) = stream.read_chunk(READ_BYTES, true).await? {
         let mut left: &[u8] = &chunk.bytes;
         while !left.is_empty() {
+            waiting.are(left.len());
             socket.writable().await?;
             match socket.try_write(left) {
                 Ok(count) => left = &left[count..],
@@ -94,6 +142,7 @@ async fn receive(socket: &TcpStream, stream: &mut RecvStream) -> io::Result<()> 
                 Err(error) => return Err(error),
             }
         }
+        waiting.are(0);
     }
     SockRef::from(socket).shutdown(std::net::Shutdown::Write)
 }

@@ -2,6 +2,7 @@
 //! edge.
 
 use crate::carry::{self, carry, prepare};
+use crate::connections::Connections;
 use crate::link::Link;
 use crate::request::{Answer, Request};
 use crate::sockets::is_of_this_box;
@@ -11,7 +12,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
 /// Longest wait for the other edge, and for the answer of the server behind it.
@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(75);
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Takes connections, without end.
-pub(crate) async fn take(listener: TcpListener, link: Arc<Link>, room: Arc<Semaphore>) {
+pub(crate) async fn take(listener: TcpListener, link: Arc<Link>, connections: Arc<Connections>) {
     let own = listener.local_addr().map_or(0, |own| own.port());
     loop {
         let Ok((socket, host)) = listener.accept().await else {
@@ -34,13 +34,18 @@ pub(crate) async fn take(listener: TcpListener, link: Arc<Link>, room: Arc<Semap
         let request = request
             .ok()
             .filter(|Request { server, .. }| server.port() != own || !is_of_this_box(server.ip()));
-        let (Some(request), Ok(place)) = (request, Arc::clone(&room).try_acquire_owned()) else {
+        let Some(request) = request else {
             carry::reset(socket);
             continue;
         };
-        let link = Arc::clone(&link);
+        let Some(place) = connections.place() else {
+            connections.count().counters.full += 1;
+            carry::reset(socket);
+            continue;
+        };
+        let (link, connections) = (Arc::clone(&link), Arc::clone(&connections));
         tokio::spawn(async move {
-            connect(socket, request, &link).await;
+            connect(socket, request, &link, &connections).await;
             drop(place);
         });
     }
@@ -51,7 +56,7 @@ fn plain(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
-async fn connect(socket: TcpStream, request: Request, link: &Link) {
+async fn connect(socket: TcpStream, request: Request, link: &Link, connections: &Connections) {
     let asked = async {
         prepare(&SockRef::from(&socket))?;
         let (mut out, mut back) = link.open().await?;
@@ -59,16 +64,22 @@ async fn connect(socket: TcpStream, request: Request, link: &Link) {
         let answer = Answer::receive(&mut back).await?;
         Ok::<_, io::Error>((out, back, answer))
     };
-    match timeout(PATIENCE, asked).await {
-        Ok(Ok((out, back, Answer::Connected))) => carry(socket, out, back).await,
-        Ok(Ok((_, _, answer))) => {
-            tracing::debug!(host = %request.host, server = %request.server, ?answer, "not connected");
-            carry::reset(socket);
+    let answer = match timeout(PATIENCE, asked).await {
+        Ok(Ok((out, back, Answer::Connected))) => {
+            connections.count().counters.opened += 1;
+            return carry(socket, out, back, connections).await;
         }
+        Ok(Ok((_, _, answer))) => answer,
         Ok(Err(error)) => {
             tracing::debug!(server = %request.server, %error, "the other edge has not answered");
-            carry::reset(socket);
+            Answer::Silent
         }
-        Err(_) => carry::reset(socket),
+        Err(_) => Answer::Silent,
+    };
+    tracing::debug!(host = %request.host, server = %request.server, ?answer, "not connected");
+    match answer {
+        Answer::Full => connections.count().counters.full += 1,
+        _ => connections.count().counters.refused += 1,
     }
+    carry::reset(socket);
 }
