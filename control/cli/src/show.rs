@@ -266,9 +266,8 @@ fn tunnel_reasons(state: &State) -> String {
         if !tunnel.reason.is_empty() {
             notes.push(&tunnel.reason);
         }
-        let split = tunnel.split.iter();
-        let split: Vec<String> =
-            split.flat_map(|it| [Some(split_counts(it)), split_fault(it)]).flatten().collect();
+        let split = [tunnel.split.as_ref().map(split_counts), split_fault(tunnel)];
+        let split: Vec<String> = split.into_iter().flatten().collect();
         notes.extend(split.iter().map(String::as_str));
         if !notes.is_empty() {
             text.push_str(&sentence(&tunnel.name, &notes.join("; ")));

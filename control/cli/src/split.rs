@@ -1,7 +1,7 @@
 //! Words for TCP connections that end at both edges of a tunnel.
 
 use crate::table::count;
-use recoded_api::v1::Split;
+use recoded_api::v1::{Split, Tunnel};
 
 /// Cure of an edge that does not answer.
 pub const WAITING_CURE: &str = "check that it runs recoded with tcp_split, and that the tunnel \
@@ -24,19 +24,22 @@ pub fn split_counts(split: &Split) -> String {
     text
 }
 
-/// Why connections are not split, with its cure.
-pub fn split_trouble(split: &Split) -> Option<(String, &'static str)> {
-    let Split { peer, reason, .. } = split;
-    match split.state.as_str() {
-        "waiting" => Some((format!("split TCP: the edge {peer} does not answer"), WAITING_CURE)),
+/// Why connections are not split, with its cure. An edge behind a tunnel without a carrier cannot
+/// answer.
+pub fn split_trouble(tunnel: &Tunnel) -> Option<(String, &'static str)> {
+    let Split { peer, reason, state, .. } = tunnel.split.as_ref()?;
+    match state.as_str() {
+        "waiting" if matches!(tunnel.state.as_str(), "" | "present") => {
+            Some((format!("split TCP: the edge {peer} does not answer"), WAITING_CURE))
+        }
         "stopped" => Some((format!("split TCP: recoded-split ended ({reason})"), STOPPED_CURE)),
         _ => None,
     }
 }
 
 /// The same in one sentence.
-pub fn split_fault(split: &Split) -> Option<String> {
-    split_trouble(split).map(|(cause, cure)| format!("{cause}: {cure}"))
+pub fn split_fault(tunnel: &Tunnel) -> Option<String> {
+    split_trouble(tunnel).map(|(cause, cure)| format!("{cause}: {cure}"))
 }
 
 #[cfg(test)]
@@ -58,10 +61,15 @@ mod tests {
             split_counts(&split),
             "TCP split: 3 open, 9 opened, 1 refused, 4096 bytes waiting"
         );
-        assert_eq!(split_fault(&split), None);
+        let fault = |split: &Split, state: &str| {
+            let (split, state) = (Some(split.clone()), state.to_owned());
+            split_fault(&Tunnel { split, state, ..Tunnel::default() })
+        };
+        assert_eq!(fault(&split, "present"), None);
         split.state = "waiting".into();
-        assert!(split_fault(&split).is_some_and(|text| text.contains("10.99.0.2")));
+        assert!(fault(&split, "present").is_some_and(|text| text.contains("10.99.0.2")));
+        assert_eq!(fault(&split, "no-carrier"), None, "that has a line of its own");
         (split.state, split.reason) = ("stopped".into(), "exit status: 1".into());
-        assert!(split_fault(&split).is_some_and(|text| text.contains("exit status: 1")));
+        assert!(fault(&split, "gone").is_some_and(|text| text.contains("exit status: 1")));
     }
 }

@@ -195,8 +195,9 @@ fn faults(state: &State, names: &BoxNames) -> Vec<String> {
         Remark::new(&format!("flow {}", flow.id), words)
     }));
     faults.extend(state.tunnels.iter().filter_map(tunnel_fault));
-    let splits = state.tunnels.iter().filter_map(|it| Some((it, split_fault(it.split.as_ref()?)?)));
-    faults.extend(splits.map(|(it, words)| Remark::new(&it.name, &words)));
+    let splits =
+        state.tunnels.iter().filter_map(|it| Some(Remark::new(&it.name, &split_fault(it)?)));
+    faults.extend(splits);
     faults.iter().map(|fault| fault.named(names)).collect()
 }
 

@@ -276,7 +276,7 @@ fn tunnels(state: &State, findings: &mut Vec<Finding>) {
     for tunnel in &state.tunnels {
         let subject = format!("tunnel {}", tunnel.name);
         // The connections then pass as they are, or wait for the other edge.
-        if let Some((cause, cure)) = tunnel.split.as_ref().and_then(split_trouble) {
+        if let Some((cause, cure)) = split_trouble(tunnel) {
             findings.push(error(&subject, cause, cure.into()));
         }
         match tunnel.state.as_str() {
