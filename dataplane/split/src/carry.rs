@@ -8,9 +8,10 @@
 //!  RST        <-   reset, or the connection to the other edge ended
 //! ```
 //! Nothing is buffered here: a socket is read when the stream has taken the bytes before, so a slow
-//! end slows the other one down.
+//! end slows the other one down. A host that reads nothing stalls only its own connection.
 
 use crate::connections::Connections;
+use crate::turns::Turns;
 use bytes::Bytes;
 use quinn::{RecvStream, SendStream, VarInt};
 use socket2::{SockRef, TcpKeepalive};
@@ -18,6 +19,7 @@ use std::io;
 use std::time::Duration;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 /// Most bytes read at once, on the stack.
 const READ_BYTES: usize = 64 << 10;
@@ -30,6 +32,13 @@ pub(crate) const RESET: VarInt = VarInt::from_u32(1);
 const IDLE: Duration = Duration::from_secs(60);
 const ASK: Duration = Duration::from_secs(10);
 const GIVE_UP: Duration = Duration::from_secs(120);
+
+/// A host that takes nothing for this long has stalled.
+const SLOW: Duration = Duration::from_millis(500);
+
+/// Of those that have stalled for this long, more than the bytes in flight have room for are reset:
+/// otherwise no connection would have any left.
+const STALLED: Duration = Duration::from_secs(30);
 
 /// Sets what both sockets of a connection have in common.
 pub(crate) fn prepare(socket: &SockRef<'_>) -> io::Result<()> {
@@ -50,12 +59,13 @@ pub(crate) async fn carry(
     socket: TcpStream,
     mut out: SendStream,
     mut back: RecvStream,
+    turns: &Turns,
     connections: &Connections,
 ) {
     let mut waiting = [Waiting::none(connections), Waiting::none(connections)];
     let [there, here] = &mut waiting;
     let both = async {
-        tokio::try_join!(send(&socket, &mut out, there), receive(&socket, &mut back, here))
+        tokio::try_join!(send(&socket, &mut out, turns, there), receive(&socket, &mut back, here))
     };
     let ended = tokio::select! {
         ended = both => ended.map(drop),
@@ -99,6 +109,7 @@ impl Drop for Waiting<'_> {
 async fn send(
     socket: &TcpStream,
     stream: &mut SendStream,
+    turns: &Turns,
     waiting: &mut Waiting<'_>,
 ) -> io::Result<()> {
     loop {
@@ -110,7 +121,7 @@ async fn send(
             }
             Ok(bytes) => {
                 waiting.are(bytes.len());
-                stream.write_chunk(bytes).await?;
+                turns.write(stream, bytes).await?;
                 waiting.are(0);
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -135,16 +146,32 @@ async fn receive(
         let mut left: &[u8] = &chunk.bytes;
         while !left.is_empty() {
             waiting.are(left.len());
-            socket.writable().await?;
             match socket.try_write(left) {
                 Ok(count) => left = &left[count..],
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    writable(socket, waiting.connections).await?;
+                }
                 Err(error) => return Err(error),
             }
         }
         waiting.are(0);
     }
     SockRef::from(socket).shutdown(std::net::Shutdown::Write)
+}
+
+/// Waits until the socket takes more.
+async fn writable(socket: &TcpStream, connections: &Connections) -> io::Result<()> {
+    if let Ok(ready) = timeout(SLOW, socket.writable()).await {
+        return ready;
+    }
+    let _stalled = connections.stalled();
+    loop {
+        match timeout(STALLED, socket.writable()).await {
+            Ok(ready) => return ready,
+            Err(_) if connections.are_many_stalled() => return Err(io::ErrorKind::TimedOut.into()),
+            Err(_) => {}
+        }
+    }
 }
 
 /// Waits until the socket is broken: its host may reset a connection that is not read.

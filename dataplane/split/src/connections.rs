@@ -1,8 +1,10 @@
 //! The bound on connections, and their counters, which the supervisor of `recoded` reads.
 
+use crate::turns::Turns;
 use recoded_counters::split::SplitReport;
 use std::io;
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::net::UnixStream;
@@ -12,6 +14,9 @@ use tokio::time::sleep;
 /// Most connections of hosts at once, of both directions; further ones are reset.
 pub(crate) const CONNECTIONS_MAX: usize = 4096;
 
+/// Most hosts that may stall before the one that has for long is reset.
+pub(crate) const STALLED_MAX: usize = 28;
+
 /// Interval of reports to the supervisor.
 const INTERVAL: Duration = Duration::from_secs(1);
 
@@ -20,12 +25,46 @@ const INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) struct Connections {
     places: Arc<Semaphore>,
     report: Mutex<SplitReport>,
+    /// Connections whose host takes nothing.
+    stalled: AtomicUsize,
+    /// Turns of hosts here, and of servers here.
+    pub(crate) turns: [Turns; 2],
+}
+
+/// A connection whose host takes nothing, until dropped.
+#[derive(Debug)]
+pub(crate) struct Stalled<'a>(&'a AtomicUsize);
+
+impl Drop for Stalled<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Connections {
     pub(crate) fn new() -> Connections {
         let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-        Connections { places, report: Mutex::default() }
+        Connections {
+            places,
+            report: Mutex::default(),
+            stalled: AtomicUsize::new(0),
+            turns: Default::default(),
+        }
+    }
+
+    /// Notes a connection whose host takes nothing.
+    pub(crate) fn stalled(&self) -> Stalled<'_> {
+        self.stalled.fetch_add(1, Ordering::Relaxed);
+        Stalled(&self.stalled)
+    }
+
+    /// Connections whose host takes nothing, as far as there is room for them.
+    pub(crate) fn stalled_count(&self) -> usize {
+        self.stalled.load(Ordering::Relaxed).min(STALLED_MAX)
+    }
+
+    pub(crate) fn are_many_stalled(&self) -> bool {
+        self.stalled.load(Ordering::Relaxed) > STALLED_MAX
     }
 
     /// A place for one connection, if there is one.
@@ -81,6 +120,16 @@ mod tests {
         assert_eq!((report.open, report.counters.opened), (CONNECTIONS_MAX as u64, 1));
         drop(places);
         assert_eq!(connections.report(true).open, 0);
+    }
+
+    #[test]
+    fn hosts_that_stall_are_counted_until_they_read() {
+        let connections = Connections::new();
+        let stalled: Vec<_> = (0..=STALLED_MAX).map(|_| connections.stalled()).collect();
+        assert_eq!(connections.stalled_count(), STALLED_MAX);
+        assert!(connections.are_many_stalled());
+        drop(stalled);
+        assert!(connections.stalled_count() == 0 && !connections.are_many_stalled());
     }
 
     #[tokio::test]

@@ -18,9 +18,9 @@ const REQUEST: Duration = Duration::from_secs(10);
 const SERVER: Duration = Duration::from_secs(60);
 
 /// Serves the streams of a connection until it ends.
-pub(crate) async fn serve(connection: Connection, connections: Arc<Connections>) {
+pub(crate) async fn serve(connection: &Connection, connections: &Arc<Connections>) {
     while let Ok((out, back)) = connection.accept_bi().await {
-        let (place, connections) = (connections.place(), Arc::clone(&connections));
+        let (place, connections) = (connections.place(), Arc::clone(connections));
         tokio::spawn(async move {
             if let Err(error) = answer(out, back, place.is_some(), &connections).await {
                 tracing::debug!(%error, "a stream ended without a connection");
@@ -45,7 +45,7 @@ async fn answer(
         Ok(socket) => {
             Answer::Connected.send(&mut out).await?;
             connections.count().counters.served += 1;
-            carry(socket, out, back, connections).await;
+            carry(socket, out, back, &connections.turns[1], connections).await;
             Ok(())
         }
         Err(answer) => {

@@ -30,9 +30,13 @@ const ATTEMPT: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(200);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// Bytes in flight to this edge, of one connection and of all.
+/// Bytes in flight to this edge, of one connection and of all whose hosts read them. Those of a host
+/// that does not read stay here and do not count: 256 MiB at most (`STALLED_MAX`).
 const STREAM_BYTES: u32 = 8 << 20;
 const ALL_BYTES: u32 = 32 << 20;
+
+/// Interval of looks at hosts that do not read.
+const LOOK: Duration = Duration::from_millis(250);
 
 /// Bytes that wait here for acknowledgements of the other edge.
 const SEND_BYTES: u64 = 32 << 20;
@@ -111,6 +115,7 @@ impl Link {
                         }
                         () = self.again.notified() => connection.close(RESET, b"restarted"),
                         () = report(&connection) => {}
+                        () = make_room(&connection, &self.connections) => {}
                     }
                     self.made.send_replace(None);
                 }
@@ -143,7 +148,13 @@ impl Link {
                     self.again.notify_one();
                 }
             }
-            tokio::spawn(far::serve(connection, Arc::clone(&self.connections)));
+            let connections = Arc::clone(&self.connections);
+            tokio::spawn(async move {
+                tokio::select! {
+                    () = far::serve(&connection, &connections) => {}
+                    () = make_room(&connection, &connections) => {}
+                }
+            });
         }
     }
 
@@ -168,6 +179,18 @@ impl Link {
     pub(crate) async fn end(&self) {
         self.endpoint.close(RESET, b"ends");
         let _ = timeout(Duration::from_millis(500), self.endpoint.wait_idle()).await;
+    }
+}
+
+/// Keeps room for bytes of hosts that read, whatever others leave unread; without end.
+async fn make_room(connection: &Connection, connections: &Connections) {
+    let mut before = 0;
+    loop {
+        let stalled = connections.stalled_count() as u32;
+        if std::mem::replace(&mut before, stalled) != stalled {
+            connection.set_receive_window(VarInt::from_u32(ALL_BYTES + stalled * STREAM_BYTES));
+        }
+        sleep(LOOK).await;
     }
 }
 

@@ -14,24 +14,32 @@
 mod carry;
 mod connections;
 mod far;
+mod held;
 mod link;
 mod near;
+mod nflog;
 mod request;
 mod rules;
 mod sandbox;
+mod server;
 mod sockets;
+mod syn;
 mod tls;
+mod turns;
 mod window;
 
 use clap::Parser;
 use connections::{Connections, supervisor};
+use held::Held;
 use link::Link;
-use rules::Rules;
+use nflog::Log;
+use rules::{Rules, Targets};
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use std::io::{self, IsTerminal, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::process::{ExitCode, Stdio};
 use std::sync::Arc;
+use syn::Injector;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::net::{TcpListener, UnixStream};
 use tokio::process::Command;
@@ -140,12 +148,12 @@ async fn watch(arguments: &Arguments) -> io::Result<()> {
         .spawn()?;
     let stdout = child.stdout.take().ok_or_else(|| io::Error::other("no pipe"))?;
     let said = BufReader::new(stdout).lines().next_line().await?;
-    let Some(port) = said.and_then(|said| said.parse::<u16>().ok()) else {
+    let Some((port, group)) = said.as_deref().and_then(targets) else {
         let status = child.wait().await?;
         return Err(io::Error::other(format!("connections cannot be handled ({status})")));
     };
     let edge = SocketAddr::new(arguments.address, arguments.port);
-    let rules = Rules::set(&arguments.tunnel, port, edge)?;
+    let rules = Rules::set(&arguments.tunnel, Targets { port, group, edge })?;
     tracing::info!(tunnel = %arguments.tunnel, "TCP connections that leave by the tunnel are split");
     let status = tokio::select! {
         status = child.wait() => status?,
@@ -158,6 +166,12 @@ async fn watch(arguments: &Arguments) -> io::Result<()> {
         }
     };
     if status.success() { Ok(()) } else { Err(io::Error::other(format!("{status}"))) }
+}
+
+/// Reads the port of the listener and the group that first packets are to be logged to, if any.
+fn targets(said: &str) -> Option<(u16, Option<u16>)> {
+    let (port, group) = said.split_once(' ')?;
+    Some((port.parse().ok()?, Some(group.parse().ok()?).filter(|group| *group > 0)))
 }
 
 /// Handles connections until a signal.
@@ -173,18 +187,33 @@ async fn handle(arguments: &Arguments) -> io::Result<()> {
     let edge = sockets::edge(SocketAddr::new(arguments.address, arguments.port))?;
     let listener = TcpListener::from_std(sockets::listener()?)?;
     let port = listener.local_addr()?.port();
+    let log = Log::open().and_then(|log| Ok((log, Injector::open()?)));
+    let log = log.inspect_err(|error| {
+        tracing::warn!(%error, "hosts are connected before their servers answer (NFLOG)");
+    });
     sandbox::enter(arguments.user.as_deref())?;
     // A change of user would undo it.
     set_parent_process_death_signal(Some(Signal::TERM))?;
     let peer = SocketAddr::new(arguments.peer, arguments.port);
     let connections = Arc::new(Connections::new());
     let link = Arc::new(Link::open_at(edge, peer, mtu, Arc::clone(&connections))?);
-    println!("{port}");
+    let group = log.as_ref().map_or(0, |(log, _)| log.group());
+    println!("{port} {group}");
     io::stdout().flush()?;
+    let held = Arc::new(Held::default());
+    let (holding, linked) = (Arc::clone(&held), Arc::clone(&link));
+    let counted = Arc::clone(&connections);
+    let hold = async move {
+        match log {
+            Ok((log, injector)) => held::hold(log, injector, holding, linked, counted).await,
+            Err(_) => std::future::pending().await,
+        }
+    };
     tokio::select! {
         () = link.dial() => {}
         () = link.serve() => {}
-        () = near::take(listener, Arc::clone(&link), Arc::clone(&connections)) => {}
+        () = near::take(listener, held, Arc::clone(&link), Arc::clone(&connections)) => {}
+        () = hold => {}
         () = report(supervisor.as_ref(), &connections, &link) => {}
         () = stop.requested() => {}
     }
