@@ -109,7 +109,6 @@ fn run_with(channel: &Channel, given: Given, reserve: Reserve) -> Result<(), Fai
     let (replacing, viewed) = (replaced.clone(), view.clone());
     let kept = ControlService::new(live, keeper.clone(), events.clone(), replacing, viewed);
     let kept = kept.serving(measured.clone());
-    let seen = || view.borrow().state(&*node);
     channel.send(&News::Started, &[]).map_err(no_supervisor)?;
     let ended = control.block_on(async {
         let service = Service::new(Box::new(kept));
@@ -119,7 +118,7 @@ fn run_with(channel: &Channel, given: Given, reserve: Reserve) -> Result<(), Fai
             ended = give_way(&node, &replaced, leave) => Err(ended),
             () = sample(&node, &rates, &view, &events) => Ok(()),
             () = ask_splits(&node, &view, &keeper) => Ok(()),
-            () = metrics::serve(&measured, seen) => Ok(()),
+            () = metrics::serve(&measured, || view.borrow().state(&*node)) => Ok(()),
             served = bounded::serve(listener, service) => Err(Failure::Serve(match served {
                 Ok(()) => "it stopped listening".into(),
                 Err(error) => error.to_string(),

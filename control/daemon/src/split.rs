@@ -1,13 +1,13 @@
-//! The programs `recoded-split`, one for each tunnel with `tcp_split`: started, watched and ended by
-//! the supervisor, which follows the active configuration.
+//! The programs `recoded-split`, one for each tunnel with `tcp_split`: started, watched and ended
+//! by the supervisor, which follows the active configuration.
 //!
 //! ```text
 //!  supervisor -- stdin: open as long as the program is wanted ----> recoded-split
 //!             <- one line a second: SplitReport -------------------
 //! ```
 //!
-//! A program ends by itself when the supervisor does, however that ends: its rules are then gone and
-//! new connections pass through the tunnel as they are. A program that ends is started again, after
+//! A program ends by itself when the supervisor does, however that ends: its rules are then gone
+//! and new connections pass through the tunnel as they are. A program that ends is started again, after
 //! a pause that doubles up to [`PAUSE_MAX`].
 
 use crate::config::{Config, Sandbox};

@@ -28,10 +28,9 @@ use recoded::keys::Keys;
 use recoded::lifecycle::{EXIT_AGAIN, Start, written};
 use recoded::node;
 use recoded::predecessor::{Killed, Lock, Process, Record};
-use recoded::split::Splits;
 use recoded_runtime::channel::Channel;
 use recoded_runtime::{
-    HopConfig, Inherited, KillSwitch, Privileged, StartError, TunnelQueues, TunnelRoutes, Ways,
+    HopConfig, Inherited, KillSwitch, Privileged, StartError, TunnelQueues, Ways,
 };
 use sd_notify::NotifyState;
 use std::collections::BTreeMap;
@@ -110,10 +109,7 @@ pub fn run(arguments: &Arguments, own: Own, config: Config, names: Names) -> Res
     let claimed = early.map_or_else(|| claim(&config.daemon.socket, true), Ok);
     let (listener, _claim) = claimed?;
     lock.note(&record);
-    let routes = TunnelRoutes::start(config.tunnel_routes())?;
-    let splits = Splits::following(&config, &arguments.log);
-    let addresses = privileged.addresses();
-    let network = Arc::new(TunnelNetwork { addresses, routes, splits });
+    let network = TunnelNetwork::start(&config, privileged.addresses(), &arguments.log)?;
     let host = network.clone();
     let keeper = keeper(arguments, &record, network.clone()).continuing(lock.events());
     let keeper = started(keeper.named(arguments.name.clone(), derived), handover.as_ref());

@@ -455,7 +455,7 @@ pub(crate) fn check(network: &Network, errors: &mut Vec<NetworkError>) {
         }
         if path.splits_tcp && (path.receivers().len() != 1 || path.is_one_way(network)) {
             let (key, value) = ("tcp".to_owned(), "\"split\"".to_owned());
-            let rule = "a path whose TCP is split has one receiver, and a way back from it";
+            let rule = "a path whose TCP is split has one receiver, and a return path from it";
             refuse(Fault::Value { key, value, rule: rule.to_owned() });
         }
         for other in &network.paths[..index] {

@@ -141,7 +141,7 @@ fn strict_tags_of_a_path_reach_both_ends_of_both_flows_and_no_relay() {
     }
 }
 
-/// Each end is told the other one's address; relays have no tunnel.
+/// Each end has the other one's address; relays have no tunnel.
 #[test]
 fn split_tcp_of_a_path_reaches_both_ends_and_needs_one_receiver() {
     let split = LINE.replacen("[[path]]", "[[path]]\ntcp = \"split\"", 1);

@@ -22,7 +22,7 @@ counters! {
         /// Connections whose server refused them, did not answer or was out of reach.
         refused: Events,
         /// Connections refused because as many were open or waiting as this edge handles.
-        full: Events => "Nothing, if few. Else find the hosts that open so many connections.",
+        full: Events => "Nothing, if few. Else find the hosts that open them.",
         /// Connections that ended by a reset or an error instead of in order.
         reset: Events,
     }

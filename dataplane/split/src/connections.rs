@@ -138,7 +138,7 @@ mod tests {
         let connections = Connections::new();
         tokio::time::timeout(INTERVAL / 2, connections.tell(&ours, || true))
             .await
-            .expect_err("it goes on");
+            .expect_err("it continues");
         let mut bytes = [0; 64];
         let count = theirs.try_read(&mut bytes).expect("a report");
         let line = std::str::from_utf8(&bytes[..count]).expect("text").trim_end();
@@ -146,6 +146,6 @@ mod tests {
         while ours.try_write(&[b'x'; 4096]).is_ok() {}
         tokio::time::timeout(INTERVAL / 2, connections.tell(&ours, || true))
             .await
-            .expect_err("it goes on");
+            .expect_err("it continues");
     }
 }

@@ -6,6 +6,7 @@
 //!           server accepts: the SYN goes back to Linux, whose listener takes the connection
 //!           server refuses: the SYN goes back to Linux, which refuses it
 //!           no answer:      none; the host tries again, as without a split
+//!           no other edge:  the SYN goes through the tunnel, and the connection is not split
 //! ```
 //! Bounds: of first packets beyond [`HELD_MAX`], and beyond the rate that the rules of the firewall
 //! log, Linux answers those at once whose hosts complete the handshake (SYN cookies). Their servers
@@ -149,6 +150,10 @@ impl Shared {
         mut taken: oneshot::Receiver<TcpStream>,
         _place: OwnedSemaphorePermit,
     ) {
+        if !self.link.is_connected() {
+            self.held.end(&syn.request);
+            return self.injector.pass(&syn);
+        }
         let Requested { mut out, mut back } = match request(syn.request, &self.link).await {
             Ok(requested) => requested,
             Err(answer) => return self.refuse(&syn, answer, taken),

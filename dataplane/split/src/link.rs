@@ -30,8 +30,8 @@ const ATTEMPT: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(200);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// Bytes in flight to this edge, of one connection and of all whose hosts read them. Those of a host
-/// that does not read stay here and do not count: 256 MiB at most (`STALLED_MAX`).
+/// Bytes in flight to this edge, of one connection and of all whose hosts read them. Those of a
+/// host that does not read stay here and do not count: 256 MiB at most (`STALLED_MAX`).
 const STREAM_BYTES: u32 = 8 << 20;
 const ALL_BYTES: u32 = 32 << 20;
 

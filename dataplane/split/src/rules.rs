@@ -5,13 +5,14 @@
 //!  host -> server, SYN, leaves by the tunnel   -> NFLOG, dropped; beyond a rate: listener (TPROXY)
 //!  SYN from this program: MARK_ANSWERED        -> listener (TPROXY)
 //!                         MARK_REFUSED         -> RST from the server's address
+//!                         MARK_PASSED          -> tunnel, as without this program
 //!  packet of a transparent socket              -> MARK_HERE: delivered here, whatever its address
 //!  own programs: the same by the output chain, which remembers their connections (conntrack)
 //! ```
 //! The table belongs to a process `nft` that ends with this one: then no rule is left.
 
 use crate::sockets::{
-    MARK_ANSWERED, MARK_BACK, MARK_BACK_MASK, MARK_HERE, MARK_OURS, MARK_REFUSED,
+    MARK_ANSWERED, MARK_BACK, MARK_BACK_MASK, MARK_HERE, MARK_OURS, MARK_PASSED, MARK_REFUSED,
 };
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -159,6 +160,7 @@ fn text(tunnel: &str, Targets { port, group, edge }: Targets) -> String {
     }
     let leaving = [
         format!("meta mark & {MARK_BACK_MASK} == {MARK_BACK} meta l4proto tcp accept"),
+        format!("meta mark {MARK_PASSED} meta l4proto tcp ct mark set 0 accept"),
         format!("meta mark {MARK_OURS} meta l4proto tcp ct mark set {MARK_HERE} accept"),
         format!("oifname \"{tunnel}\" {begins} ct mark set {MARK_HERE}"),
         format!("ct mark {MARK_HERE} meta l4proto tcp meta mark set {MARK_HERE}"),

@@ -18,6 +18,9 @@ pub(crate) const MARK_REFUSED: u32 = 0x52c9;
 pub(crate) const MARK_BACK: u32 = 0x52c8;
 pub(crate) const MARK_BACK_MASK: u32 = 0xfffe;
 
+/// Mark of first packets that go through the tunnel as they are.
+pub(crate) const MARK_PASSED: u32 = 0x52ca;
+
 /// Connections that wait to be taken.
 const BACKLOG: i32 = 1024;
 

@@ -1,8 +1,8 @@
-//! First packets of connections (SYN), as Linux logged them, and their way back to Linux: to the
+//! First packets of connections (SYN), as Linux logged them, given back to Linux: to the
 //! listener of this process once the server has answered, or to be refused.
 
 use crate::request::Request;
-use crate::sockets::{MARK_ANSWERED, MARK_REFUSED};
+use crate::sockets::{MARK_ANSWERED, MARK_PASSED, MARK_REFUSED};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -125,6 +125,11 @@ impl Injector {
     /// Has Linux refuse it.
     pub(crate) fn refuse(&self, syn: &Syn) {
         self.send(syn, MARK_REFUSED);
+    }
+
+    /// Has it go through the tunnel as it is.
+    pub(crate) fn pass(&self, syn: &Syn) {
+        self.send(syn, MARK_PASSED);
     }
 
     fn send(&self, syn: &Syn, mark: u32) {

@@ -345,8 +345,8 @@ fn many_connections_share_a_path() {
     let read = share(&servers, &clients, Duration::from_secs(12));
     let (sum, index) = (read.iter().sum::<u64>(), jain(&read));
     println!("Jain {index:.3}, {:.1} Mbit/s", sum as f64 * 8e-6 / 12.0);
-    // 0.34 where the newest writers have what room there is, 0.91 where they take turns.
-    assert!(index >= 0.8, "{index}: {:?}", &read[..50]);
+    // 0.34 where the newest writers have what room there is, 0.99 where they take turns.
+    assert!(index >= 0.9, "{index}: {:?}", &read[..50]);
     servers.into_iter().for_each(reset);
     for mut client in clients {
         client.set_nonblocking(false).unwrap();

@@ -37,8 +37,11 @@ impl Line {
 
     /// Writes or removes the key at both ends, and reloads the files.
     fn set(&self, is_on: bool) {
-        let ends = [&self.daemons[0], &self.daemons[self.daemons.len() - 1]];
-        for (edge, daemon) in ends.into_iter().enumerate() {
+        [0, 1].into_iter().for_each(|edge| self.set_at(edge, is_on));
+    }
+
+    fn set_at(&self, edge: usize, is_on: bool) {
+        if let Some(daemon) = if edge == 0 { self.daemons.first() } else { self.daemons.last() } {
             let text = std::fs::read_to_string(daemon.config()).unwrap();
             let key = format!("name = \"rec0\"\ntcp_split = \"{}\"\n", EDGES[1 - edge]);
             let plain = "name = \"rec0\"\n";
@@ -127,10 +130,21 @@ fn file_switches_the_split_on_and_off_and_show_counts_connections() {
     let Some(_turn) = common::daemons_beside() else { return };
     let line = Line::start();
     assert_eq!(line.split(0), None);
-    line.set(true);
-    line.wait_until_connected();
     let bound = line.box_of(1).inside(|| TcpListener::bind((EDGES[1], 0))).unwrap();
     let listener = bound.unwrap();
+    // While the other edge does not have it, connections pass as they are.
+    line.set_at(0, true);
+    line.wait("rules", |line| {
+        let rules = line.box_of(0).run("nft", "list ruleset").unwrap();
+        rules.contains("chain complete")
+            && line.split(0).is_some_and(|split| split.state == "waiting")
+    });
+    let [mut client, mut server] = line.pair(&listener);
+    server.write_all(b"plain").unwrap();
+    client.read_exact(&mut [0; 5]).unwrap();
+    drop((client, server));
+    line.set_at(1, true);
+    line.wait_until_connected();
     let [mut client, mut server] = line.pair(&listener);
     server.write_all(b"hello").unwrap();
     client.read_exact(&mut [0; 5]).unwrap();

@@ -21,6 +21,21 @@ pub struct TunnelNetwork {
 }
 
 impl TunnelNetwork {
+    /// Routes and programs of `config` for tunnels with these addresses, in a supervisor with this
+    /// `--log`.
+    ///
+    /// # Errors
+    /// Linux takes no routes.
+    pub fn start(
+        config: &Config,
+        addresses: Arc<TunnelAddresses>,
+        log: &str,
+    ) -> Result<Arc<TunnelNetwork>, StartError> {
+        let routes = TunnelRoutes::start(config.tunnel_routes())?;
+        let splits = Splits::following(config, log);
+        Ok(Arc::new(TunnelNetwork { addresses, routes, splits }))
+    }
+
     /// Changes routes and split connections to those of `config` while no process runs.
     pub fn follow(&self, config: &Config) {
         self.splits.change(split_tunnels(config));
