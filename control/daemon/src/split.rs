@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A program ends by itself when the supervisor does, however that ends: its rules are then gone
-//! and new connections pass through the tunnel as they are. A program that ends is started again, after
-//! a pause that doubles up to [`PAUSE_MAX`].
+//! and new connections pass through the tunnel as they are. A program that ends is started again,
+//! after a pause that doubles up to [`PAUSE_MAX`].
 
 use crate::config::{Config, Sandbox};
 use crate::sandbox::User;
