@@ -10,7 +10,7 @@ use crate::parts::parts;
 use crate::v1::{
     Adopted, Change, Confirmed, Disagreement, Engine, EngineSet, Event, Events, Flow,
     FlowNeighbour, FlowUpstream, Frames, History, HistoryEntry, HopLoss, Link, Neighbour,
-    Parameters, Reloaded, Remote, Session, State, Tunnel, Version, Worker,
+    Parameters, Reloaded, Remote, Session, Split, State, Tunnel, Version, Worker,
 };
 use futures_util::Stream;
 use serde::{Deserialize, Serialize};
@@ -105,7 +105,7 @@ impl Service {
     interface = "org.recoded.Control1",
     types = [
         Link, Neighbour, Disagreement, Worker, Frames, Flow, FlowNeighbour, FlowUpstream, Parameters, HopLoss, Remote,
-        Tunnel, Engine, Session, Change, HistoryEntry, Event
+        Tunnel, Split, Engine, Session, Change, HistoryEntry, Event
     ],
     vendor = "Recoded",
     product = "recoded",

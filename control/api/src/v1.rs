@@ -11,8 +11,10 @@ use std::collections::BTreeMap;
 use zlink::introspect::{CustomType, Type};
 
 mod neighbours;
+mod split;
 
 pub use neighbours::{Disagreement, FlowNeighbour, FlowUpstream, Neighbour};
+pub use split::Split;
 
 /// Everything a daemon knows about itself.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, Type)]
@@ -449,6 +451,9 @@ pub struct Tunnel {
     pub counters: BTreeMap<String, u64>,
     /// Everything that went wrong on the tunnel, by reason.
     pub faults: BTreeMap<String, u64>,
+    /// Its TCP connections, where they end at both edges (`tcp_split`).
+    #[serde(default)]
+    pub split: Option<Split>,
 }
 
 /// Which daemon answers.

@@ -58,6 +58,7 @@ mod sessions;
 
 mod show;
 mod show_json;
+mod split;
 mod summary;
 
 mod table;

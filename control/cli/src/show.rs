@@ -7,12 +7,13 @@ use crate::flows::{failed, flow_lines, given_up, legend, rates, units, worst_los
 use crate::neighbours::neighbour_table;
 use crate::part::Show;
 use crate::sessions::session_table;
+use crate::split::{split_counts, split_fault};
 use crate::summary::summary;
 use crate::table::{Align, count, duration, percent, sentence, table, wrapped};
 use recoded_api::keys::{FLOW, Key, Role};
 use recoded_api::v1::{Engine, Flow, Link, Neighbour, State, Worker};
 use recoded_counters::tunnel::QueueDrop;
-use recoded_counters::{Table, Unit, engine, flow, link, tunnel, verdict, worker};
+use recoded_counters::{Table, Unit, engine, flow, link, split, tunnel, verdict, worker};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -265,6 +266,9 @@ fn tunnel_reasons(state: &State) -> String {
         if !tunnel.reason.is_empty() {
             notes.push(&tunnel.reason);
         }
+        let split = [tunnel.split.as_ref().map(split_counts), split_fault(tunnel)];
+        let split: Vec<String> = split.into_iter().flatten().collect();
+        notes.extend(split.iter().map(String::as_str));
         if !notes.is_empty() {
             text.push_str(&sentence(&tunnel.name, &notes.join("; ")));
         }
@@ -508,6 +512,10 @@ fn places(state: &State) -> Vec<DropSource> {
             (format!("tunnel {}", tunnel.name), tunnel::TABLE, tunnel.faults.clone())
         }),
     );
+    let splits = state.tunnels.iter().filter_map(|it| Some((it, it.split.as_ref()?)));
+    places.extend(splits.map(|(tunnel, split)| {
+        (format!("split TCP of {}", tunnel.name), split::TABLE, split.faults.clone())
+    }));
     places.extend(
         state
             .flows

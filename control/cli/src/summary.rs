@@ -12,6 +12,7 @@ use crate::flows::worst_loss;
 use crate::neighbours::hop_faults;
 use crate::remark::Remark;
 use crate::sessions::remark;
+use crate::split::{split_counts, split_fault};
 use crate::table::{
     Align, clipped, duration, known, millis, percent, residual, sentence, table, wrapped,
 };
@@ -91,6 +92,7 @@ fn tunnel(tunnel: &Tunnel) -> String {
     let mut facts = vec![state.to_owned()];
     facts.extend(tunnel.addresses.iter().cloned());
     facts.push(format!("MTU {}", tunnel.mtu));
+    facts.extend(tunnel.split.as_ref().map(split_counts));
     facts.retain(|fact| !fact.is_empty());
     wrapped(&tunnel.name, &facts)
 }
@@ -193,6 +195,9 @@ fn faults(state: &State, names: &BoxNames) -> Vec<String> {
         Remark::new(&format!("flow {}", flow.id), words)
     }));
     faults.extend(state.tunnels.iter().filter_map(tunnel_fault));
+    let splits =
+        state.tunnels.iter().filter_map(|it| Some(Remark::new(&it.name, &split_fault(it)?)));
+    faults.extend(splits);
     faults.iter().map(|fault| fault.named(names)).collect()
 }
 

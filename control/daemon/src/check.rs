@@ -3,6 +3,7 @@
 use crate::config::{self, Backend, Config, budget};
 use crate::keys::Keys;
 use crate::node;
+use crate::split;
 use recoded_host::{Finding, HostPlan, Level, Link, Network, Sockets};
 use recoded_runtime::topology::Topology;
 use recoded_runtime::{
@@ -81,6 +82,30 @@ pub fn short_memory(config: &Config) -> Option<Finding> {
         cure: format!("write memory under [daemon]: at least {needed}, if the box has it"),
         mend: Vec::new(),
     })
+}
+
+/// Findings if TCP connections are to be split, and a program for it is not installed.
+pub fn split_programs(config: &Config) -> Vec<Finding> {
+    let Some(tunnel) = config.tunnels.iter().find(|tunnel| tunnel.tcp_split.is_some()) else {
+        return Vec::new();
+    };
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let is_in_path =
+        |program: &str| std::env::split_paths(&folders).any(|it| it.join(program).is_file());
+    let missing = [
+        (!is_in_path("nft"), "nft", "install it (package nftables)"),
+        (!is_in_path("ip"), "ip", "install it (package iproute2)"),
+        (split::program().is_err(), "recoded-split", "install it beside recoded"),
+    ];
+    let missing = missing.into_iter().filter(|(is_missing, ..)| *is_missing);
+    let finding = |(_, program, cure): (bool, &str, &str)| Finding {
+        level: Level::Error,
+        subject: format!("tunnel {}", tunnel.name),
+        cause: format!("tcp_split needs the program {program}, which is not there"),
+        cure: format!("{cure}, or take tcp_split away"),
+        mend: Vec::new(),
+    };
+    missing.map(finding).collect()
 }
 
 /// Whether a link may get AF_XDP sockets, as far as is known before the daemon starts.

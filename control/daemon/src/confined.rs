@@ -106,9 +106,9 @@ fn run_with(channel: &Channel, given: Given, reserve: Reserve) -> Result<(), Fai
     let live = Live::new(document, mtus, config, node.clone());
     let (replaced, rates) = (Rc::new(Notify::new()), live.rates());
     let view = Rc::new(RefCell::new(live.view()));
-    let kept = ControlService::new(live, keeper, events.clone(), replaced.clone(), view.clone());
+    let (replacing, viewed) = (replaced.clone(), view.clone());
+    let kept = ControlService::new(live, keeper.clone(), events.clone(), replacing, viewed);
     let kept = kept.serving(measured.clone());
-    let seen = || view.borrow().state(&*node);
     channel.send(&News::Started, &[]).map_err(no_supervisor)?;
     let ended = control.block_on(async {
         let service = Service::new(Box::new(kept));
@@ -117,7 +117,8 @@ fn run_with(channel: &Channel, given: Given, reserve: Reserve) -> Result<(), Fai
             ended = beat(&node, channel) => Err(ended),
             ended = give_way(&node, &replaced, leave) => Err(ended),
             () = sample(&node, &rates, &view, &events) => Ok(()),
-            () = metrics::serve(&measured, seen) => Ok(()),
+            () = ask_splits(&node, &view, &keeper) => Ok(()),
+            () = metrics::serve(&measured, || view.borrow().state(&*node)) => Ok(()),
             served = bounded::serve(listener, service) => Err(Failure::Serve(match served {
                 Ok(()) => "it stopped listening".into(),
                 Err(error) => error.to_string(),
@@ -346,6 +347,17 @@ async fn sample(node: &Node, rates: &Rates, view: &RefCell<View>, events: &event
         watcher.note_queues(&seen.queues);
         let state = view.borrow().of(seen);
         events.tell(watcher.look(state)).await;
+        tokio::time::sleep(rates::INTERVAL).await;
+    }
+}
+
+/// Asks the supervisor about split TCP connections, indefinitely, while there are such tunnels.
+async fn ask_splits(node: &Node, view: &RefCell<View>, supervisor: &keeper::Client) {
+    loop {
+        let splits = view.borrow().splits_tcp();
+        if splits && let Ok(splits) = supervisor.splits().await {
+            node.note_splits(splits);
+        }
         tokio::time::sleep(rates::INTERVAL).await;
     }
 }

@@ -43,6 +43,8 @@ pub mod control_service;
 
 pub mod sandbox;
 
+pub mod split;
+
 pub mod control;
 
 pub mod http;

@@ -105,6 +105,11 @@ impl View {
         state::state(&self.config, self.edition, uptime, dataplane.observe(), &self.rates)
     }
 
+    /// Whether TCP connections of a tunnel end at both edges.
+    pub fn splits_tcp(&self) -> bool {
+        self.config.tunnels.iter().any(|tunnel| tunnel.tcp_split.is_some())
+    }
+
     /// State from an observation, without the text of the configuration.
     pub fn of(&self, seen: Observation) -> State {
         state::observed(&self.config, self.edition, self.started.elapsed(), seen, &self.rates)

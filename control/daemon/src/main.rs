@@ -322,6 +322,7 @@ fn check_host(config: &Config) -> Result<(), Failure> {
     let mut findings: Vec<recoded_host::Finding> = unknown.map(waits_for_name).collect();
     findings.extend(check::not_built(config));
     findings.extend(check::short_memory(config));
+    findings.extend(check::split_programs(config));
     findings.extend(recoded_host::check(&check::plan(config))?);
     for recoded_host::Finding { level, subject, cause, cure, .. } in &findings {
         println!("{}: {subject}: {cause}: {cure}", level.name());

@@ -4,7 +4,7 @@ use crate::accelerator::Accelerator;
 use crate::config::{Config, EngineChoice, Idle, XdpMode};
 use crate::dataplane::{Dataplane, Observation, Refused};
 use crate::keys::Keys;
-use recoded_api::v1::{Disagreement, Engine, Frames, Link, Neighbour, Tunnel, Worker};
+use recoded_api::v1::{Disagreement, Engine, Frames, Link, Neighbour, Split, Tunnel, Worker};
 use recoded_counters::Counter;
 use recoded_counters::engine::{Close, Declined, EngineCounters, Fault};
 use recoded_pipeline::params::{Nanos, Snapshot};
@@ -16,12 +16,15 @@ use recoded_runtime::{
     Acceleration, HopConfig, Idle as RuntimeIdle, Interface, LinkConfig, ModePreference, Resources,
     Runtime, RuntimeReport, StartError, Topology, TunnelConfig,
 };
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 /// A running node.
 pub struct Node {
     runtime: Runtime,
     accelerator: Accelerator,
+    /// TCP connections that end at the edges of tunnels, as the supervisor last reported.
+    splits: RefCell<BTreeMap<String, Split>>,
 }
 
 impl Node {
@@ -53,7 +56,12 @@ impl Node {
             open: accelerator.opener(),
         };
         let runtime = Runtime::start(resources, snapshot, Some(acceleration))?;
-        Ok(Node { runtime, accelerator })
+        Ok(Node { runtime, accelerator, splits: RefCell::default() })
+    }
+
+    /// Notes the state of split TCP connections, by tunnel.
+    pub fn note_splits(&self, splits: BTreeMap<String, Split>) {
+        *self.splits.borrow_mut() = splits;
     }
 
     /// Whether all threads are alive.
@@ -126,7 +134,12 @@ impl Dataplane for Node {
 
     fn observe(&self) -> Observation {
         let engine = self.runtime.offload().map(engine).unwrap_or_default();
-        Observation { engine, ..observation(self.runtime.report()) }
+        let mut seen = Observation { engine, ..observation(self.runtime.report()) };
+        let splits = self.splits.borrow();
+        for tunnel in &mut seen.tunnels {
+            tunnel.split = splits.get(&tunnel.name).cloned();
+        }
+        seen
     }
 }
 

@@ -10,13 +10,14 @@ use crate::dataplane::Observation;
 use crate::rates::{Rate, Rates};
 use crate::theory;
 use recoded_api::v1::{
-    Engine, Flow, FlowNeighbour, HopLoss, Link, Parameters, Remote, Session, State, Tunnel,
+    Engine, Flow, FlowNeighbour, HopLoss, Link, Parameters, Remote, Session, Split, State, Tunnel,
 };
 use recoded_pipeline::params::{FlowCode, FlowParams, Nanos, PeerId, Redundancy, Role};
 use recoded_pipeline::report::{BlackHole, FlowCounters, FlowReport, NextHop, Remainder};
 use recoded_runtime::secure::TRAILER_BYTES;
 use recoded_runtime::{SessionReport, Sessions, ip_packet_bytes};
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// Why a flow waits whose neighbour has no known address.
@@ -87,6 +88,7 @@ pub fn observed(
             addresses: addresses.map(|(address, prefix)| format!("{address}/{prefix}")).collect(),
             mtu: if seen.mtu > 0 { seen.mtu } else { mtu_configured },
             mtu_configured,
+            split: tunnel.tcp_split.map(|peer| split(peer, seen.split)),
             ..seen
         }
     });
@@ -105,6 +107,13 @@ pub fn observed(
         drops: seen.drops,
         config: String::new(),
     }
+}
+
+/// Split connections of a tunnel: as seen, unless that was with another edge.
+fn split(peer: IpAddr, seen: Option<Split>) -> Split {
+    let peer = peer.to_string();
+    let starting = || Split { peer: peer.clone(), state: "starting".into(), ..Split::default() };
+    seen.filter(|seen| seen.peer == peer).unwrap_or_else(starting)
 }
 
 /// The reason why a flow waits: all its next hops wait, or all its upstreams do.

@@ -30,7 +30,7 @@ use recoded::node;
 use recoded::predecessor::{Killed, Lock, Process, Record};
 use recoded_runtime::channel::Channel;
 use recoded_runtime::{
-    HopConfig, Inherited, KillSwitch, Privileged, StartError, TunnelQueues, TunnelRoutes, Ways,
+    HopConfig, Inherited, KillSwitch, Privileged, StartError, TunnelQueues, Ways,
 };
 use sd_notify::NotifyState;
 use std::collections::BTreeMap;
@@ -109,8 +109,8 @@ pub fn run(arguments: &Arguments, own: Own, config: Config, names: Names) -> Res
     let claimed = early.map_or_else(|| claim(&config.daemon.socket, true), Ok);
     let (listener, _claim) = claimed?;
     lock.note(&record);
-    let routes = TunnelRoutes::start(config.tunnel_routes())?;
-    let network = Arc::new(TunnelNetwork { addresses: privileged.addresses(), routes });
+    let network = TunnelNetwork::start(&config, privileged.addresses(), &arguments.log)?;
+    let host = network.clone();
     let keeper = keeper(arguments, &record, network.clone()).continuing(lock.events());
     let keeper = started(keeper.named(arguments.name.clone(), derived), handover.as_ref());
     let supervisor = Supervisor {
@@ -137,6 +137,7 @@ pub fn run(arguments: &Arguments, own: Own, config: Config, names: Names) -> Res
         control,
     };
     let ended = supervisor.run(Box::pin(stop));
+    host.splits.end();
     lock.clear();
     ended
 }
@@ -358,9 +359,7 @@ impl Supervisor<'_> {
         // The active configuration was checked before.
         let Some(config) = self.in_force.keeper.config() else { return };
         lock(&self.privileged).renew(self.neighbours(&config), &config.tunnel_addresses());
-        if let Err(error) = self.in_force.network.routes.change(&config.tunnel_routes()) {
-            tracing::error!(%error, "routes into tunnels are not right");
-        }
+        self.in_force.network.follow(&config);
         self.in_force.look();
     }
 
@@ -433,6 +432,7 @@ impl Supervisor<'_> {
             Ok(Ok(output)) if output.status.success() => {
                 tracing::info!("{} takes over", self.program.display());
                 self.control.block_on(self.standby.end());
+                self.in_force.network.splits.end();
                 self.in_force.lock.leave(&self.in_force.keeper.events().after(0));
                 become_anew(&self.program, self.arguments, &self.queues).to_string()
             }
@@ -559,6 +559,7 @@ async fn watch(
             return Ok(Event::HandOver(text, handover));
         }
         in_force.look();
+        in_force.network.splits.look();
         in_force.keeper.events().flush();
         if in_force.keeper.is_overdue() {
             tracing::warn!("the change was not confirmed in time: it is taken back");

@@ -12,6 +12,7 @@ use crate::paths;
 use ipnet::IpNet;
 use recoded_api::keys::{FLOW, Role};
 use recoded_secure::PublicKey;
+use std::net::IpAddr;
 
 /// An interface of a node that carries coded packets.
 #[derive(Clone, Debug)]
@@ -67,6 +68,8 @@ pub(crate) struct BoxTunnel<'a> {
     pub name: String,
     pub addresses: &'a [IpNet],
     pub routes: Vec<BoxRoute>,
+    /// Address of the other end, if TCP connections end at both.
+    pub tcp_split: Option<IpAddr>,
     pub path: &'a Path,
 }
 
@@ -153,7 +156,10 @@ fn tunnels(network: &Network, node: usize) -> Vec<BoxTunnel<'_>> {
         // Of several paths to a node, the first one has its subnets.
         routes.retain(|route| !routed.contains(&route.net));
         routed.extend(routes.iter().map(|route| route.net));
-        BoxTunnel { name, addresses: nets, routes, path }
+        let other = paths::ends(path).into_iter().find(|(at, _)| *at != node);
+        let other = other.filter(|_| path.splits_tcp).and_then(|(_, nets)| nets.first());
+        let tcp_split = other.map(IpNet::addr);
+        BoxTunnel { name, addresses: nets, routes, tcp_split, path }
     });
     tunnels.collect()
 }

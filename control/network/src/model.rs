@@ -211,6 +211,8 @@ pub struct Path {
     pub name: Option<String>,
     /// Id of the flow from the first to the last node; the return flow has the next id.
     pub id: u32,
+    /// Whether TCP connections end at both edges.
+    pub splits_tcp: bool,
     /// Keys of `[[tunnel]]`.
     pub tunnel_extras: Vec<Extra>,
     /// Keys of `[[flow]]`, for each role that has them.

@@ -12,8 +12,23 @@ use toml::de::{DeTable, DeValue};
 use toml_edit::Value;
 
 /// Keys of a path itself, for suggestions.
-const OWN: [&str; 11] =
-    ["via", "ways", "from", "to", "tunnel", "mode", "latency", "name", "id", "mtu", "kill_switch"];
+const OWN: [&str; 12] = [
+    "via",
+    "ways",
+    "from",
+    "to",
+    "tunnel",
+    "mode",
+    "latency",
+    "tcp",
+    "name",
+    "id",
+    "mtu",
+    "kill_switch",
+];
+
+/// Keys of tunnels that are derived from the path.
+const DERIVED_OF_TUNNEL: [&str; 4] = ["name", "address", "routes", "tcp_split"];
 
 /// Keys of flows that are derived from the path.
 const DERIVED: [&str; 12] = [
@@ -38,6 +53,7 @@ const TUNNEL_RULE: &str = "write the addresses of the tunnel at both ends, first
 const WAYS_RULE: &str = "it lists ways, and each way lists its boxes from source to receiver: \
                          [[\"a\", \"b\", \"d\"], [\"a\", \"c\", \"d\"]]";
 const VIA_RULE: &str = "it lists the boxes of the path, from one end to the other: [\"a\", \"b\"]";
+const TCP_RULE: &str = "it is \"split\": TCP connections end at both edges of the path";
 const ID_RULE: &str = "it is a whole number from 0 to 4294967294; the return path has the next one";
 
 /// A word for a setting of flows.
@@ -98,10 +114,20 @@ pub(crate) fn path(
             number
         }
     };
+    let splits_tcp = reader.text("tcp", TCP_RULE, |word| (word == "split").then_some(()));
     let words = words(reader);
     let (tunnel_extras, mut flow_extras) = extras(reader);
     flow_extras.extend(words);
-    Some(Path { ways: ways?, tunnel: tunnel?, name, id: id?, tunnel_extras, flow_extras, line })
+    Some(Path {
+        ways: ways?,
+        tunnel: tunnel?,
+        name,
+        id: id?,
+        splits_tcp: splits_tcp.is_some(),
+        tunnel_extras,
+        flow_extras,
+        line,
+    })
 }
 
 /// The path of a file that writes none: between its two boxes.
@@ -119,7 +145,8 @@ pub(crate) fn only(nodes: &[Node], errors: &mut Vec<NetworkError>) -> Option<Pat
     let ways = vec![if first.name <= other.name { vec![0, 1] } else { vec![1, 0] }];
     let tunnel = tunnel(&mut reader, Some(&ways), nodes)?;
     let (tunnel_extras, flow_extras) = (Vec::new(), Vec::new());
-    Some(Path { ways, tunnel, name: None, id: 1, tunnel_extras, flow_extras, line })
+    let splits_tcp = false;
+    Some(Path { ways, tunnel, name: None, id: 1, splits_tcp, tunnel_extras, flow_extras, line })
 }
 
 /// Reads `from`, `via` and `to`, or `via` alone, or `ways`.
@@ -261,7 +288,7 @@ fn extras(reader: &mut Reader<'_, '_>) -> (Vec<Extra>, Vec<Extra>) {
         let key = entry.key;
         if FLOW.find(key).is_some() && !DERIVED.contains(&key) {
             of_flow.push(extra(&entry));
-        } else if TUNNEL.find(key).is_some() && !["name", "address", "routes"].contains(&key) {
+        } else if TUNNEL.find(key).is_some() && !DERIVED_OF_TUNNEL.contains(&key) {
             of_tunnel.push(extra(&entry));
         } else {
             let names = FLOW.keys.iter().map(|key| key.name);
@@ -269,8 +296,8 @@ fn extras(reader: &mut Reader<'_, '_>) -> (Vec<Extra>, Vec<Extra>) {
             let known = OWN.iter().chain(&names).copied();
             let hint = nearest(key, known).map(did_you_mean).unwrap_or_else(|| {
                 format!(
-                    "a path has via or ways, tunnel, mode, latency, name, id, mtu, kill_switch and \
-                     the keys of its flows: {}",
+                    "a path has via or ways, tunnel, mode, latency, tcp, name, id, mtu, \
+                     kill_switch and the keys of its flows: {}",
                     names.join(", ")
                 )
             });
@@ -425,6 +452,11 @@ pub(crate) fn check(network: &Network, errors: &mut Vec<NetworkError>) {
         together(&path.ways).into_iter().for_each(|rule| refuse(Fault::Ways { rule }));
         if let Some(node) = circle(&path.ways) {
             refuse(Fault::Circle { node: name(node) });
+        }
+        if path.splits_tcp && (path.receivers().len() != 1 || path.is_one_way(network)) {
+            let (key, value) = ("tcp".to_owned(), "\"split\"".to_owned());
+            let rule = "a path whose TCP is split has one receiver, and a return path from it";
+            refuse(Fault::Value { key, value, rule: rule.to_owned() });
         }
         for other in &network.paths[..index] {
             if path.id.abs_diff(other.id) < 2 {

@@ -129,6 +129,9 @@ fn tunnel_table(tunnel: &BoxTunnel<'_>) -> InlineTable {
         let nets = tunnel.routes.iter().map(|route| route.net.to_string());
         table.insert("routes", Value::Array(nets.collect()));
     }
+    if let Some(peer) = tunnel.tcp_split {
+        table.insert("tcp_split", peer.to_string().into());
+    }
     with(table, tunnel.path.tunnel_extras.iter())
 }
 

@@ -141,6 +141,30 @@ fn strict_tags_of_a_path_reach_both_ends_of_both_flows_and_no_relay() {
     }
 }
 
+/// Each end has the other one's address; relays have no tunnel.
+#[test]
+fn split_tcp_of_a_path_reaches_both_ends_and_needs_one_receiver() {
+    let split = LINE.replacen("[[path]]", "[[path]]\ntcp = \"split\"", 1);
+    let mut ends = Vec::new();
+    for (name, text, config) in files(&split) {
+        let peers = config.tunnels.iter().map(|it| it.tcp_split.map(|peer| peer.to_string()));
+        ends.extend(peers.map(|peer| (name.clone(), peer.unwrap_or(text.clone()))));
+    }
+    let own: Vec<_> = files(LINE)
+        .iter()
+        .flat_map(|(.., config)| config.tunnels.iter().map(|it| it.addresses[0].0.to_string()))
+        .collect();
+    let told: Vec<_> = ends.iter().map(|(_, peer)| peer.clone()).collect();
+    assert_eq!(told, own.iter().rev().cloned().collect::<Vec<_>>(), "{ends:?}");
+    for (wrong, words) in [
+        (split.replace("\"split\"", "true"), "TCP connections end at both edges"),
+        (split.replace("tcp = ", "tcp_split = "), "tcp"),
+    ] {
+        let refused = recoded::network::parse("net.toml", &wrong).unwrap_err().to_string();
+        assert!(refused.contains(words), "{refused}");
+    }
+}
+
 /// A LAN at b with one address for two neighbours, a second path, and keys for daemons and flows.
 #[test]
 fn nodes_share_interfaces_and_keys_reach_the_roles_that_have_them() {

@@ -8,8 +8,10 @@
 //!  RST        <-   reset, or the connection to the other edge ended
 //! ```
 //! Nothing is buffered here: a socket is read when the stream has taken the bytes before, so a slow
-//! end slows the other one down.
+//! end slows the other one down. A host that reads nothing stalls only its own connection.
 
+use crate::connections::Connections;
+use crate::turns::Turns;
 use bytes::Bytes;
 use quinn::{RecvStream, SendStream, VarInt};
 use socket2::{SockRef, TcpKeepalive};
@@ -17,6 +19,7 @@ use std::io;
 use std::time::Duration;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 /// Most bytes read at once, on the stack.
 const READ_BYTES: usize = 64 << 10;
@@ -29,6 +32,13 @@ pub(crate) const RESET: VarInt = VarInt::from_u32(1);
 const IDLE: Duration = Duration::from_secs(60);
 const ASK: Duration = Duration::from_secs(10);
 const GIVE_UP: Duration = Duration::from_secs(120);
+
+/// A host that takes nothing for this long has stalled.
+const SLOW: Duration = Duration::from_millis(500);
+
+/// Of those that have stalled for this long, more than the bytes in flight have room for are reset:
+/// otherwise no connection would have any left.
+const STALLED: Duration = Duration::from_secs(30);
 
 /// Sets what both sockets of a connection have in common.
 pub(crate) fn prepare(socket: &SockRef<'_>) -> io::Result<()> {
@@ -45,14 +55,25 @@ pub(crate) fn reset(socket: TcpStream) {
 }
 
 /// Carries a connection to its end.
-pub(crate) async fn carry(socket: TcpStream, mut out: SendStream, mut back: RecvStream) {
-    let both = async { tokio::try_join!(send(&socket, &mut out), receive(&socket, &mut back)) };
+pub(crate) async fn carry(
+    socket: TcpStream,
+    mut out: SendStream,
+    mut back: RecvStream,
+    turns: &Turns,
+    connections: &Connections,
+) {
+    let mut waiting = [Waiting::none(connections), Waiting::none(connections)];
+    let [there, here] = &mut waiting;
+    let both = async {
+        tokio::try_join!(send(&socket, &mut out, turns, there), receive(&socket, &mut back, here))
+    };
     let ended = tokio::select! {
         ended = both => ended.map(drop),
         error = fault(&socket) => Err(error),
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection was reset");
+        connections.count().counters.reset += 1;
         // Streams that have ended have no more to reset.
         let _ = out.reset(RESET);
         let _ = back.stop(RESET);
@@ -60,8 +81,37 @@ pub(crate) async fn carry(socket: TcpStream, mut out: SendStream, mut back: Recv
     }
 }
 
+/// Bytes of one direction that were read and not taken yet, as part of those of all connections.
+struct Waiting<'a> {
+    connections: &'a Connections,
+    bytes: usize,
+}
+
+impl Waiting<'_> {
+    fn none(connections: &Connections) -> Waiting<'_> {
+        Waiting { connections, bytes: 0 }
+    }
+
+    fn are(&mut self, bytes: usize) {
+        let mut report = self.connections.count();
+        report.waiting_bytes = report.waiting_bytes + bytes as u64 - self.bytes as u64;
+        self.bytes = bytes;
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.are(0);
+    }
+}
+
 /// From the socket to the stream.
-async fn send(socket: &TcpStream, stream: &mut SendStream) -> io::Result<()> {
+async fn send(
+    socket: &TcpStream,
+    stream: &mut SendStream,
+    turns: &Turns,
+    waiting: &mut Waiting<'_>,
+) -> io::Result<()> {
     loop {
         socket.readable().await?;
         match read(socket) {
@@ -69,7 +119,11 @@ async fn send(socket: &TcpStream, stream: &mut SendStream) -> io::Result<()> {
                 stream.finish().map_err(io::Error::other)?;
                 return Ok(());
             }
-            Ok(bytes) => stream.write_chunk(bytes).await?,
+            Ok(bytes) => {
+                waiting.are(bytes.len());
+                turns.write(stream, bytes).await?;
+                waiting.are(0);
+            }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(error),
         }
@@ -83,19 +137,41 @@ fn read(socket: &TcpStream) -> io::Result<Bytes> {
 }
 
 /// From the stream to the socket.
-async fn receive(socket: &TcpStream, stream: &mut RecvStream) -> io::Result<()> {
+async fn receive(
+    socket: &TcpStream,
+    stream: &mut RecvStream,
+    waiting: &mut Waiting<'_>,
+) -> io::Result<()> {
     while let Some(chunk) = stream.read_chunk(READ_BYTES, true).await? {
         let mut left: &[u8] = &chunk.bytes;
         while !left.is_empty() {
-            socket.writable().await?;
+            waiting.are(left.len());
             match socket.try_write(left) {
                 Ok(count) => left = &left[count..],
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    writable(socket, waiting.connections).await?;
+                }
                 Err(error) => return Err(error),
             }
         }
+        waiting.are(0);
     }
     SockRef::from(socket).shutdown(std::net::Shutdown::Write)
+}
+
+/// Waits until the socket takes more.
+async fn writable(socket: &TcpStream, connections: &Connections) -> io::Result<()> {
+    if let Ok(ready) = timeout(SLOW, socket.writable()).await {
+        return ready;
+    }
+    let _stalled = connections.stalled();
+    loop {
+        match timeout(STALLED, socket.writable()).await {
+            Ok(ready) => return ready,
+            Err(_) if connections.are_many_stalled() => return Err(io::ErrorKind::TimedOut.into()),
+            Err(_) => {}
+        }
+    }
 }
 
 /// Waits until the socket is broken: its host may reset a connection that is not read.

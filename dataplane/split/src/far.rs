@@ -1,6 +1,7 @@
 //! Connections that the other edge requests: made to the server, with the address of the host.
 
 use crate::carry::{carry, prepare};
+use crate::connections::Connections;
 use crate::request::{Answer, Request};
 use crate::sockets::{is_of_this_box, onward};
 use quinn::{Connection, RecvStream, SendStream};
@@ -10,7 +11,6 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpStream;
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 /// Longest wait for a request after its stream began, and for the server.
@@ -18,11 +18,11 @@ const REQUEST: Duration = Duration::from_secs(10);
 const SERVER: Duration = Duration::from_secs(60);
 
 /// Serves the streams of a connection until it ends.
-pub(crate) async fn serve(connection: Connection, room: Arc<Semaphore>) {
+pub(crate) async fn serve(connection: &Connection, connections: &Arc<Connections>) {
     while let Ok((out, back)) = connection.accept_bi().await {
-        let place = Arc::clone(&room).try_acquire_owned().ok();
+        let (place, connections) = (connections.place(), Arc::clone(connections));
         tokio::spawn(async move {
-            if let Err(error) = answer(out, back, place.is_some()).await {
+            if let Err(error) = answer(out, back, place.is_some(), &connections).await {
                 tracing::debug!(%error, "a stream ended without a connection");
             }
             drop(place);
@@ -30,7 +30,12 @@ pub(crate) async fn serve(connection: Connection, room: Arc<Semaphore>) {
     }
 }
 
-async fn answer(mut out: SendStream, mut back: RecvStream, has_room: bool) -> io::Result<()> {
+async fn answer(
+    mut out: SendStream,
+    mut back: RecvStream,
+    has_room: bool,
+    connections: &Connections,
+) -> io::Result<()> {
     let request = timeout(REQUEST, Request::receive(&mut back)).await??;
     let connected = match has_room {
         true => connect(request).await.map_err(|error| Answer::of(&error)),
@@ -39,7 +44,8 @@ async fn answer(mut out: SendStream, mut back: RecvStream, has_room: bool) -> io
     match connected {
         Ok(socket) => {
             Answer::Connected.send(&mut out).await?;
-            carry(socket, out, back).await;
+            connections.count().counters.served += 1;
+            carry(socket, out, back, &connections.turns[1], connections).await;
             Ok(())
         }
         Err(answer) => {

@@ -6,6 +6,7 @@
 //! root may use there.
 
 use crate::carry::RESET;
+use crate::connections::{CONNECTIONS_MAX, Connections};
 use crate::far;
 use crate::tls::{client, server};
 use crate::window::Windows;
@@ -17,11 +18,8 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Notify, Semaphore, watch};
+use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
-
-/// Most connections of hosts at once, of both directions; further ones are reset.
-pub(crate) const CONNECTIONS_MAX: usize = 4096;
 
 /// A silent edge is given up after this; a path may be down for that long.
 const SILENCE: VarInt = VarInt::from_u32(120_000);
@@ -32,9 +30,13 @@ const ATTEMPT: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(200);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// Bytes in flight to this edge, of one connection and of all.
+/// Bytes in flight to this edge, of one connection and of all whose hosts read them. Those of a
+/// host that does not read stay here and do not count: 256 MiB at most (`STALLED_MAX`).
 const STREAM_BYTES: u32 = 8 << 20;
 const ALL_BYTES: u32 = 32 << 20;
+
+/// Interval of looks at hosts that do not read.
+const LOOK: Duration = Duration::from_millis(250);
 
 /// Bytes that wait here for acknowledgements of the other edge.
 const SEND_BYTES: u64 = 32 << 20;
@@ -52,7 +54,7 @@ const PACKET_LEAST: u16 = 1200;
 pub(crate) struct Link {
     endpoint: Endpoint,
     peer: SocketAddr,
-    room: Arc<Semaphore>,
+    connections: Arc<Connections>,
     /// The connection that this edge made, while there is one.
     made: watch::Sender<Option<Connection>>,
     /// The other edge has restarted.
@@ -62,12 +64,12 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Opens the link; `room` bounds the connections of both directions.
+    /// Opens the link, which makes the other edge's `connections` to servers here.
     pub(crate) fn open_at(
         socket: UdpSocket,
         peer: SocketAddr,
         mtu: u16,
-        room: Arc<Semaphore>,
+        connections: Arc<Connections>,
     ) -> io::Result<Link> {
         let transport = Arc::new(transport(mtu)?);
         let mut serving = server()?;
@@ -80,7 +82,7 @@ impl Link {
         endpoint.set_default_client_config(dialing);
         let life = format!("life-{:016x}", random()?);
         let (made, again) = (watch::Sender::new(None), Notify::new());
-        Ok(Link { endpoint, peer, room, made, again, life })
+        Ok(Link { endpoint, peer, connections, made, again, life })
     }
 
     /// A stream to the other edge, when there is a connection.
@@ -89,6 +91,11 @@ impl Link {
         let connection = made.wait_for(Option::is_some).await.map_err(io::Error::other)?.clone();
         let Some(connection) = connection else { return Err(io::ErrorKind::NotConnected.into()) };
         Ok(connection.open_bi().await?)
+    }
+
+    /// Whether the other edge answers.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.made.borrow().is_some()
     }
 
     /// Keeps a connection to the other edge, without end.
@@ -108,6 +115,7 @@ impl Link {
                         }
                         () = self.again.notified() => connection.close(RESET, b"restarted"),
                         () = report(&connection) => {}
+                        () = make_room(&connection, &self.connections) => {}
                     }
                     self.made.send_replace(None);
                 }
@@ -140,7 +148,13 @@ impl Link {
                     self.again.notify_one();
                 }
             }
-            tokio::spawn(far::serve(connection, Arc::clone(&self.room)));
+            let connections = Arc::clone(&self.connections);
+            tokio::spawn(async move {
+                tokio::select! {
+                    () = far::serve(&connection, &connections) => {}
+                    () = make_room(&connection, &connections) => {}
+                }
+            });
         }
     }
 
@@ -165,6 +179,18 @@ impl Link {
     pub(crate) async fn end(&self) {
         self.endpoint.close(RESET, b"ends");
         let _ = timeout(Duration::from_millis(500), self.endpoint.wait_idle()).await;
+    }
+}
+
+/// Keeps room for bytes of hosts that read, whatever others leave unread; without end.
+async fn make_room(connection: &Connection, connections: &Connections) {
+    let mut before = 0;
+    loop {
+        let stalled = connections.stalled_count() as u32;
+        if std::mem::replace(&mut before, stalled) != stalled {
+            connection.set_receive_window(VarInt::from_u32(ALL_BYTES + stalled * STREAM_BYTES));
+        }
+        sleep(LOOK).await;
     }
 }
 

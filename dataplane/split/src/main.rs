@@ -12,29 +12,38 @@
 #![forbid(unsafe_code)]
 
 mod carry;
+mod connections;
 mod far;
+mod held;
 mod link;
 mod near;
+mod nflog;
 mod request;
 mod rules;
 mod sandbox;
+mod server;
 mod sockets;
+mod syn;
 mod tls;
+mod turns;
 mod window;
 
 use clap::Parser;
+use connections::{Connections, supervisor};
+use held::Held;
 use link::Link;
-use rules::Rules;
+use nflog::Log;
+use rules::{Rules, Targets};
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use std::io::{self, IsTerminal, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::process::{ExitCode, Stdio};
 use std::sync::Arc;
-use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::net::TcpListener;
+use syn::Injector;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use tokio::net::{TcpListener, UnixStream};
 use tokio::process::Command;
 use tokio::signal::unix::{Signal as Waiting, SignalKind, signal};
-use tokio::sync::Semaphore;
 
 /// Smallest MTU of a tunnel assumed if it does not exist yet.
 const MTU_ASSUMED: u16 = 1280;
@@ -44,7 +53,8 @@ const WRONG_ARGUMENTS: u8 = 2;
 
 /// Ends TCP connections at both edges of a tunnel, and carries their bytes between.
 ///
-/// Run it at both edges, as root, in addition to recoded:
+/// recoded runs it itself for a path with tcp = "split". By hand, run it at both edges, as root, in
+/// addition to recoded:
 ///
 ///   recoded-split rec0 --address 10.99.0.1 --peer 10.99.0.2     at one edge
 ///   recoded-split rec0 --address 10.99.0.2 --peer 10.99.0.1     at the other one
@@ -75,6 +85,10 @@ struct Arguments {
     /// The process that handles connections
     #[arg(long, hide = true)]
     confined: bool,
+    /// The supervisor of recoded is at the other end of stdin: it reads reports, and this program
+    /// ends with it
+    #[arg(long, hide = true)]
+    supervised: bool,
 }
 
 fn main() -> ExitCode {
@@ -124,21 +138,22 @@ fn check(arguments: &Arguments) -> Result<(), String> {
 /// Starts the process that handles connections, sets the rules, and waits for the end of it, or for
 /// a signal.
 async fn watch(arguments: &Arguments) -> io::Result<()> {
-    let mut stop = Stop::new()?;
+    let mut stop = Stop::new(arguments.supervised)?;
+    let stdin = if arguments.supervised { Stdio::inherit() } else { Stdio::null() };
     let mut child = Command::new("/proc/self/exe")
         .args(std::env::args_os().skip(1))
         .arg("--confined")
-        .stdin(Stdio::null())
+        .stdin(stdin)
         .stdout(Stdio::piped())
         .spawn()?;
     let stdout = child.stdout.take().ok_or_else(|| io::Error::other("no pipe"))?;
     let said = BufReader::new(stdout).lines().next_line().await?;
-    let Some(port) = said.and_then(|said| said.parse::<u16>().ok()) else {
+    let Some((port, group)) = said.as_deref().and_then(targets) else {
         let status = child.wait().await?;
         return Err(io::Error::other(format!("connections cannot be handled ({status})")));
     };
     let edge = SocketAddr::new(arguments.address, arguments.port);
-    let rules = Rules::set(&arguments.tunnel, port, edge)?;
+    let rules = Rules::set(&arguments.tunnel, Targets { port, group, edge })?;
     tracing::info!(tunnel = %arguments.tunnel, "TCP connections that leave by the tunnel are split");
     let status = tokio::select! {
         status = child.wait() => status?,
@@ -153,9 +168,16 @@ async fn watch(arguments: &Arguments) -> io::Result<()> {
     if status.success() { Ok(()) } else { Err(io::Error::other(format!("{status}"))) }
 }
 
+/// Reads the port of the listener and the group that first packets are to be logged to, if any.
+fn targets(said: &str) -> Option<(u16, Option<u16>)> {
+    let (port, group) = said.split_once(' ')?;
+    Some((port.parse().ok()?, Some(group.parse().ok()?).filter(|group| *group > 0)))
+}
+
 /// Handles connections until a signal.
 async fn handle(arguments: &Arguments) -> io::Result<()> {
-    let mut stop = Stop::new()?;
+    let mut stop = Stop::new(false)?;
+    let supervisor = arguments.supervised.then(supervisor).transpose()?;
     let mtu = std::fs::read_to_string(format!("/sys/class/net/{}/mtu", arguments.tunnel));
     let mtu = mtu.ok().and_then(|mtu| mtu.trim().parse().ok()).unwrap_or_else(|| {
         let tunnel = &arguments.tunnel;
@@ -165,40 +187,75 @@ async fn handle(arguments: &Arguments) -> io::Result<()> {
     let edge = sockets::edge(SocketAddr::new(arguments.address, arguments.port))?;
     let listener = TcpListener::from_std(sockets::listener()?)?;
     let port = listener.local_addr()?.port();
+    let log = Log::open().and_then(|log| Ok((log, Injector::open()?)));
+    let log = log.inspect_err(|error| {
+        tracing::warn!(%error, "hosts are connected before their servers answer (NFLOG)");
+    });
     sandbox::enter(arguments.user.as_deref())?;
     // A change of user would undo it.
     set_parent_process_death_signal(Some(Signal::TERM))?;
     let peer = SocketAddr::new(arguments.peer, arguments.port);
-    let room = Arc::new(Semaphore::new(link::CONNECTIONS_MAX));
-    let link = Arc::new(Link::open_at(edge, peer, mtu, Arc::clone(&room))?);
-    println!("{port}");
+    let connections = Arc::new(Connections::new());
+    let link = Arc::new(Link::open_at(edge, peer, mtu, Arc::clone(&connections))?);
+    let group = log.as_ref().map_or(0, |(log, _)| log.group());
+    println!("{port} {group}");
     io::stdout().flush()?;
+    let held = Arc::new(Held::default());
+    let (holding, linked) = (Arc::clone(&held), Arc::clone(&link));
+    let counted = Arc::clone(&connections);
+    let hold = async move {
+        match log {
+            Ok((log, injector)) => held::hold(log, injector, holding, linked, counted).await,
+            Err(_) => std::future::pending().await,
+        }
+    };
     tokio::select! {
         () = link.dial() => {}
         () = link.serve() => {}
-        () = near::take(listener, Arc::clone(&link), room) => {}
+        () = near::take(listener, held, Arc::clone(&link), Arc::clone(&connections)) => {}
+        () = hold => {}
+        () = report(supervisor.as_ref(), &connections, &link) => {}
         () = stop.requested() => {}
     }
     link.end().await;
     Ok(())
 }
 
-/// Signals that end a process in order.
+/// Reports to the supervisor, if there is one, without end.
+async fn report(supervisor: Option<&UnixStream>, connections: &Connections, link: &Link) {
+    match supervisor {
+        Some(supervisor) => connections.tell(supervisor, || link.is_connected()).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Signals that end a process in order, and the supervisor that it ends with.
 struct Stop {
     terminate: Waiting,
     interrupt: Waiting,
+    supervisor: Option<UnixStream>,
 }
 
 impl Stop {
-    fn new() -> io::Result<Stop> {
+    fn new(is_supervised: bool) -> io::Result<Stop> {
         let terminate = signal(SignalKind::terminate())?;
-        Ok(Stop { terminate, interrupt: signal(SignalKind::interrupt())? })
+        let interrupt = signal(SignalKind::interrupt())?;
+        Ok(Stop { terminate, interrupt, supervisor: is_supervised.then(supervisor).transpose()? })
     }
 
     async fn requested(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
+            () = ended(self.supervisor.as_mut()) => {}
         }
+    }
+}
+
+/// Waits for the end of the supervisor, which never writes.
+async fn ended(supervisor: Option<&mut UnixStream>) {
+    match supervisor {
+        Some(supervisor) => drop(supervisor.read(&mut [0]).await),
+        None => std::future::pending().await,
     }
 }

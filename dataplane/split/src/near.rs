@@ -1,27 +1,30 @@
 //! Connections of hosts on this side: taken in their servers' place, and requested of the other
-//! edge.
+//! edge, mostly before (`held.rs`).
 
 use crate::carry::{self, carry, prepare};
+use crate::connections::Connections;
+use crate::held::Held;
 use crate::link::Link;
-use crate::request::{Answer, Request};
+use crate::request::Request;
+use crate::server::{Requested, count, request};
 use crate::sockets::is_of_this_box;
 use socket2::SockRef;
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
-use tokio::time::{sleep, timeout};
-
-/// Longest wait for the other edge, and for the answer of the server behind it.
-const PATIENCE: Duration = Duration::from_secs(75);
+use tokio::time::sleep;
 
 /// Pause after an error of accepting: descriptors or memory are used up.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Takes connections, without end.
-pub(crate) async fn take(listener: TcpListener, link: Arc<Link>, room: Arc<Semaphore>) {
+pub(crate) async fn take(
+    listener: TcpListener,
+    held: Arc<Held>,
+    link: Arc<Link>,
+    connections: Arc<Connections>,
+) {
     let own = listener.local_addr().map_or(0, |own| own.port());
     loop {
         let Ok((socket, host)) = listener.accept().await else {
@@ -34,13 +37,19 @@ pub(crate) async fn take(listener: TcpListener, link: Arc<Link>, room: Arc<Semap
         let request = request
             .ok()
             .filter(|Request { server, .. }| server.port() != own || !is_of_this_box(server.ip()));
-        let (Some(request), Ok(place)) = (request, Arc::clone(&room).try_acquire_owned()) else {
+        let (Some(request), Ok(())) = (request, prepare(&SockRef::from(&socket))) else {
             carry::reset(socket);
             continue;
         };
-        let link = Arc::clone(&link);
+        let Some(socket) = held.give(&request, socket) else { continue };
+        let Some(place) = connections.place() else {
+            connections.count().counters.full += 1;
+            carry::reset(socket);
+            continue;
+        };
+        let (link, connections) = (Arc::clone(&link), Arc::clone(&connections));
         tokio::spawn(async move {
-            connect(socket, request, &link).await;
+            connect(socket, request, &link, &connections).await;
             drop(place);
         });
     }
@@ -51,24 +60,16 @@ fn plain(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
-async fn connect(socket: TcpStream, request: Request, link: &Link) {
-    let asked = async {
-        prepare(&SockRef::from(&socket))?;
-        let (mut out, mut back) = link.open().await?;
-        request.send(&mut out).await?;
-        let answer = Answer::receive(&mut back).await?;
-        Ok::<_, io::Error>((out, back, answer))
-    };
-    match timeout(PATIENCE, asked).await {
-        Ok(Ok((out, back, Answer::Connected))) => carry(socket, out, back).await,
-        Ok(Ok((_, _, answer))) => {
-            tracing::debug!(host = %request.host, server = %request.server, ?answer, "not connected");
+/// Connects a host whose connection Linux has answered already.
+async fn connect(socket: TcpStream, wanted: Request, link: &Link, connections: &Connections) {
+    match request(wanted, link).await {
+        Ok(Requested { out, back }) => {
+            connections.count().counters.opened += 1;
+            carry(socket, out, back, &connections.turns[0], connections).await;
+        }
+        Err(answer) => {
+            count(connections, &wanted, answer);
             carry::reset(socket);
         }
-        Ok(Err(error)) => {
-            tracing::debug!(server = %request.server, %error, "the other edge has not answered");
-            carry::reset(socket);
-        }
-        Err(_) => carry::reset(socket),
     }
 }

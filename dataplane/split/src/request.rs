@@ -30,7 +30,7 @@ pub(crate) enum Invalid {
 }
 
 /// A connection that a host wants.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Request {
     pub(crate) host: SocketAddr,
     /// Of the same family.
@@ -120,6 +120,11 @@ impl Answer {
             io::ErrorKind::PermissionDenied => Answer::Forbidden,
             _ => Answer::Unreachable,
         }
+    }
+
+    /// Whether the server, or a network before it, said that there is no connection.
+    pub(crate) fn is_refusal(self) -> bool {
+        matches!(self, Answer::Refused | Answer::Unreachable | Answer::Forbidden)
     }
 
     pub(crate) async fn send(self, stream: &mut SendStream) -> io::Result<()> {

@@ -11,6 +11,16 @@ pub(crate) const MARK_HERE: u32 = 0x52c1;
 /// Mark of the sockets of this program.
 pub(crate) const MARK_OURS: u32 = 0x52c2;
 
+/// Marks of first packets that this program gives back to Linux, to be answered or refused, and the
+/// bits that they have in common.
+pub(crate) const MARK_ANSWERED: u32 = 0x52c8;
+pub(crate) const MARK_REFUSED: u32 = 0x52c9;
+pub(crate) const MARK_BACK: u32 = 0x52c8;
+pub(crate) const MARK_BACK_MASK: u32 = 0xfffe;
+
+/// Mark of first packets that go through the tunnel as they are.
+pub(crate) const MARK_PASSED: u32 = 0x52ca;
+
 /// Connections that wait to be taken.
 const BACKLOG: i32 = 1024;
 

@@ -343,5 +343,13 @@ pub const TUNNEL: Table = Table {
                 stop, too, until `ip route flush proto 82`, so that it never leaves in the clear.",
             ..KEY
         },
+        Key {
+            name: "tcp_split",
+            values: Other("the address of the other end in the tunnel", r#""10.99.0.2""#),
+            default: Depends("TCP connections pass as they are"),
+            meaning: "TCP connections end at both edges of the tunnel, which fills long paths for \
+                hosts as they are; the other end needs it, too. docs/split.md has the costs.",
+            ..KEY
+        },
     ],
 };

@@ -4,9 +4,10 @@ use super::roots::WAITING_FOR;
 use crate::activity::{SILENCE_CURE, SILENT_SECONDS, Silence, carries, hop_of, silence};
 use crate::box_names::named_box;
 use crate::sessions::is_of_source;
+use crate::split::split_trouble;
 use recoded::state::AWAITED;
 use recoded_api::v1::{Flow, Link, Neighbour, State};
-use recoded_counters::{Counter, Table, flow, link, tunnel, verdict, worker};
+use recoded_counters::{Counter, Table, flow, link, split, tunnel, verdict, worker};
 use recoded_host::{Finding, Level};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -274,6 +275,10 @@ fn sessions(before: &State, state: &State, findings: &mut Vec<Finding>) {
 fn tunnels(state: &State, findings: &mut Vec<Finding>) {
     for tunnel in &state.tunnels {
         let subject = format!("tunnel {}", tunnel.name);
+        // The connections then pass as they are, or wait for the other edge.
+        if let Some((cause, cure)) = split_trouble(tunnel) {
+            findings.push(error(&subject, cause, cure.into()));
+        }
         match tunnel.state.as_str() {
             "" | "present" => {}
             "no-carrier" => findings.push(error(
@@ -353,6 +358,12 @@ fn counters(before: &State, after: &State, findings: &mut Vec<Finding>) {
     for new in &after.tunnels {
         let old = before.tunnels.iter().find(|old| old.name == new.name).map(|old| &old.faults);
         look(&format!("tunnel {}", new.name), tunnel::TABLE, old, &new.faults);
+    }
+    let new = after.tunnels.iter().filter_map(|it| Some((&it.name, it.split.as_ref()?)));
+    for (name, new) in new {
+        let old = before.tunnels.iter().find(|old| old.name == *name);
+        let old = old.and_then(|old| old.split.as_ref()).map(|old| &old.faults);
+        look(&format!("split TCP of {name}"), split::TABLE, old, &new.faults);
     }
     for new in &after.flows {
         let old = before.flows.iter().find(|old| old.id == new.id).map(|old| &old.counters);

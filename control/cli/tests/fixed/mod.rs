@@ -5,8 +5,8 @@ pub mod line;
 
 use recoded_api::v1::{
     Change, Disagreement, Engine, Event, Events, Flow, FlowNeighbour, FlowUpstream, Frames,
-    History, HistoryEntry, HopLoss, Link, Neighbour, Parameters, Reloaded, Remote, Session, State,
-    Tunnel, Worker,
+    History, HistoryEntry, HopLoss, Link, Neighbour, Parameters, Reloaded, Remote, Session, Split,
+    State, Tunnel, Worker,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -438,6 +438,7 @@ fn tunnels() -> Vec<Tunnel> {
                 ("recreated", 1),
                 ("write_failed", 2),
             ]),
+            split: None,
         },
         Tunnel {
             name: "rec1".into(),
@@ -446,6 +447,15 @@ fn tunnels() -> Vec<Tunnel> {
             mtu_configured: 1429,
             state: "no-carrier".into(),
             offload: "tcp+udp".into(),
+            split: Some(Split {
+                peer: "10.98.0.2".into(),
+                state: "waiting".into(),
+                open: 12,
+                waiting_bytes: 65_536,
+                counters: counted([("opened", 340), ("refused", 2), ("reset", 9), ("served", 1)]),
+                faults: counted([("full", 0)]),
+                ..Split::default()
+            }),
             ..Tunnel::default()
         },
     ]

@@ -222,6 +222,7 @@ pub fn tunnels(
         let mtu = reader.integer("mtu", u64::from(least)..=TUNNEL_MTU_MAX, &rule);
         let routes = routes::read(&mut reader, &addresses).unwrap_or_default();
         let kill_switch = reader.truth("kill_switch").unwrap_or(false);
+        let tcp_split = tcp_split(&mut reader, &addresses);
         if links.iter().any(|link| Some(&link.interface) == name.as_ref()) {
             let rule =
                 "a link uses the interface of this name; a tunnel is an interface of its own";
@@ -230,11 +231,28 @@ pub fn tunnels(
         let Some(name) = name else { continue };
         let given = mtu.and_then(|mtu| u16::try_from(mtu).ok());
         let mtu = given.unwrap_or(TUNNEL_MTU_DEFAULT);
-        let tunnel = Tunnel { name, addresses, routes, mtu, kill_switch };
+        let tunnel = Tunnel { name, addresses, routes, mtu, kill_switch, tcp_split };
         tunnels.push((tunnel, given.is_some()));
     }
     refuse_duplicates(sections, "name", "each tunnel is an interface of its own", errors);
     tunnels
+}
+
+/// Reads `tcp_split` of a tunnel with these addresses.
+fn tcp_split(reader: &mut Reader<'_>, addresses: &[Address]) -> Option<IpAddr> {
+    let rule = "it is the address of the other end in the tunnel, such as \"10.99.0.2\"";
+    let peer = reader.text("tcp_split", rule, unicast)?;
+    if addresses.iter().any(|(own, _)| *own == peer) {
+        reader.refuse("tcp_split", "is this end's own address", rule);
+    } else if !addresses.is_empty()
+        && addresses.iter().all(|(own, _)| own.is_ipv4() != peer.is_ipv4())
+    {
+        let rule = "the tunnel has an address of the same family, IPv4 or IPv6, at both ends";
+        reader.refuse("tcp_split", "does not fit the tunnel", rule);
+    } else {
+        return Some(peer);
+    }
+    None
 }
 
 /// Reads `address` of a tunnel: one, or a list.

@@ -190,7 +190,9 @@ impl Differ<'_> {
 
     fn cost(&self, section: &Section, key: &str) -> Cost {
         match (section.kind, key) {
-            ("daemon", "engine") | ("link", "rate_mbit") | ("tunnel", "routes") => Cost::Live,
+            ("daemon", "engine") | ("link", "rate_mbit") | ("tunnel", "routes" | "tcp_split") => {
+                Cost::Live
+            }
             ("neighbour", "name") | ("flow", "edge_name") => Cost::Live,
             // The path lets a supervisor find the state that its predecessor left.
             ("daemon", "socket") => Cost::Stop,

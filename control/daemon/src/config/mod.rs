@@ -59,6 +59,7 @@ use auth::{Auth, Known, NeighbourKey};
 use budget::Interfaces;
 use document::{Document, Named, Section};
 use error::{ConfigError, ConfigErrors};
+use ipnet::IpNet;
 use names::Names;
 use reader::Reader;
 use recoded_fpga::Card;
@@ -204,6 +205,22 @@ pub struct Tunnel {
     pub mtu: u16,
     /// Whether destinations routed into it become unreachable without it.
     pub kill_switch: bool,
+    /// Address of the other edge, if TCP connections end at both edges.
+    pub tcp_split: Option<IpAddr>,
+}
+
+impl Tunnel {
+    /// The own address that the other edge of split connections knows: in the network of its
+    /// address, else the first one of the same family.
+    pub fn split_address(&self) -> Option<IpAddr> {
+        let peer = self.tcp_split?;
+        let of_family = self.addresses.iter().filter(|(own, _)| own.is_ipv4() == peer.is_ipv4());
+        let is_near = |(own, prefix): &&Address| {
+            IpNet::new(*own, *prefix).is_ok_and(|net| net.contains(&peer))
+        };
+        let near = of_family.clone().find(is_near);
+        near.or(of_family.clone().next()).map(|(own, _)| *own)
+    }
 }
 
 /// `[[flow]]`.
@@ -366,8 +383,8 @@ impl Config {
             let kept = in_force.tunnels.iter().map(|tunnel| {
                 let written = tunnels.iter().find(|(written, _)| written.name == tunnel.name);
                 let written = written.map_or(tunnel, |(written, _)| written);
-                let (addresses, routes) = (written.addresses.clone(), written.routes.clone());
-                (Tunnel { addresses, routes, ..tunnel.clone() }, true)
+                let Tunnel { addresses, routes, tcp_split, .. } = written.clone();
+                (Tunnel { addresses, routes, tcp_split, ..tunnel.clone() }, true)
             });
             tunnels = kept.collect();
         }

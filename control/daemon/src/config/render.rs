@@ -33,6 +33,9 @@ pub fn render(config: &Config) -> String {
         key(&mut text, "routes", routes(&tunnel.routes));
         key(&mut text, "mtu", i64::from(tunnel.mtu));
         key(&mut text, "kill_switch", tunnel.kill_switch);
+        if let Some(peer) = tunnel.tcp_split {
+            key(&mut text, "tcp_split", peer.to_string());
+        }
     }
     for NeighbourKey { neighbour, known, roams, path, name } in &config.neighbours {
         text.push_str("\n[[neighbour]]\n");

@@ -5,6 +5,7 @@ mod keys;
 mod open_loop;
 mod paths;
 mod routes;
+mod tcp_split;
 mod units;
 
 use super::symbol::symbol_bytes_in;

@@ -4,6 +4,7 @@ use super::{Answer, Ask, Coming, Past};
 use crate::config::names::Names;
 use crate::lifecycle::{read, written};
 use recoded_api::error::ControlError;
+use recoded_api::v1::Split;
 use recoded_runtime::channel::Channel;
 use std::collections::BTreeMap;
 use std::io;
@@ -134,6 +135,17 @@ impl Client {
     pub async fn history(&self) -> Result<Past, ControlError> {
         match self.ask(Ask::History, Vec::new()).await? {
             (Answer::History(past), _) => Ok(past),
+            other => Err(unexpected(&other.0)),
+        }
+    }
+
+    /// State of the programs that split TCP connections, by tunnel.
+    ///
+    /// # Errors
+    /// The supervisor does not answer.
+    pub async fn splits(&self) -> Result<BTreeMap<String, Split>, ControlError> {
+        match self.ask(Ask::Splits, Vec::new()).await? {
+            (Answer::Splits(splits), _) => Ok(splits),
             other => Err(unexpected(&other.0)),
         }
     }

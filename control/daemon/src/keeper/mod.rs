@@ -26,6 +26,7 @@ pub use server::handover::Handover;
 pub use server::host::TunnelNetwork;
 
 use crate::config::names::Names;
+use recoded_api::v1::Split;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -94,6 +95,8 @@ enum Ask {
     Discard,
     /// Checks an attached text as the file, to compare it with the active configuration.
     Compare,
+    /// State of the programs that split TCP connections.
+    Splits,
 }
 
 /// How a configuration is applied.
@@ -138,6 +141,8 @@ enum Answer {
     },
     /// The configurations applied so far.
     History(Past),
+    /// State of the programs that split TCP connections, by tunnel.
+    Splits(BTreeMap<String, Split>),
     /// Refused; the reason is attached.
     Refused,
     /// Failed without the requester's fault; the reason is attached.

@@ -325,6 +325,7 @@ impl Keeper {
             (Ask::InForce(coming), [text, shown]) => self.take(*coming, text, shown),
             (Ask::Confirm, _) => self.confirm(),
             (Ask::History, _) => Ok((Answer::History(self.report()), Along::Nothing)),
+            (Ask::Splits, _) => Ok((self.splits(), Along::Nothing)),
             (Ask::Open, _) => {
                 let text = self.unchanged()?;
                 Ok((self.text(BTreeMap::new(), self.names(), false), Along::Text(text)))

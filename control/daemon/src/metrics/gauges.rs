@@ -1,6 +1,6 @@
 //! Measured values that are not counters: states, rates, losses, ages.
 
-use super::labels::{Labels, flow, link, tunnel, worker};
+use super::labels::{Labels, flow, link, splits, tunnel, worker};
 use recoded_api::v1::{Flow, FlowNeighbour, FlowUpstream, Neighbour, State};
 use std::fmt;
 
@@ -19,7 +19,7 @@ pub struct Gauge {
 }
 
 /// Every such metric.
-pub const GAUGES: [Gauge; 32] = [
+pub const GAUGES: [Gauge; 35] = [
     Gauge {
         name: "recoded_build",
         meaning: "1, with the version of the daemon and its field arithmetic",
@@ -86,6 +86,23 @@ pub const GAUGES: [Gauge; 32] = [
         read: |state, put| {
             state.tunnels.iter().try_for_each(|it| put(tunnel(it), count(it.mtu_configured)))
         },
+    },
+    Gauge {
+        name: "recoded_split_connected",
+        meaning: "Whether the other edge takes TCP connections of this tunnel that are split",
+        read: |state, put| {
+            splits(state).try_for_each(|(at, it)| put(at, truth(it.state == "connected")))
+        },
+    },
+    Gauge {
+        name: "recoded_split_open_connections",
+        meaning: "Split TCP connections that are open, in both directions",
+        read: |state, put| splits(state).try_for_each(|(at, it)| put(at, count(it.open))),
+    },
+    Gauge {
+        name: "recoded_split_waiting_bytes",
+        meaning: "Bytes of split TCP connections that one side sent and the other has not taken",
+        read: |state, put| splits(state).try_for_each(|(at, it)| put(at, count(it.waiting_bytes))),
     },
     Gauge {
         name: "recoded_worker_free_frames",

@@ -1,6 +1,6 @@
 //! Labels that identify the subject of a metric.
 
-use recoded_api::v1::{Flow, Link, Tunnel, Worker};
+use recoded_api::v1::{Flow, Link, Split, State, Tunnel, Worker};
 
 /// Labels of a metric.
 pub(super) type Labels = Vec<(&'static str, String)>;
@@ -15,6 +15,11 @@ pub(super) fn link(link: &Link) -> Labels {
 
 pub(super) fn tunnel(tunnel: &Tunnel) -> Labels {
     vec![("tunnel", tunnel.name.clone())]
+}
+
+/// Tunnels whose TCP connections end at both edges.
+pub(super) fn splits(state: &State) -> impl Iterator<Item = (Labels, &Split)> {
+    state.tunnels.iter().filter_map(|it| Some((tunnel(it), it.split.as_ref()?)))
 }
 
 pub(super) fn worker(worker: &Worker) -> Labels {

@@ -5,13 +5,14 @@
 //!  recoded_dropped_packets_total{reason="oversize"}    one metric with a label for all reasons
 //! ```
 
-use recoded_counters::{Counter, Table, Unit, engine, flow, link, tunnel, verdict, worker};
+use recoded_counters::{Counter, Table, Unit, engine, flow, link, split, tunnel, verdict, worker};
 
 /// The tables, each with the naming of its counters and their owner.
-pub const GROUPS: [Group; 9] = [
+pub const GROUPS: [Group; 10] = [
     Group { table: flow::TABLE, of: Of::Flow, form: Form::Each("recoded_flow_") },
     Group { table: link::TABLE, of: Of::Link, form: Form::Each("recoded_link_") },
     Group { table: tunnel::TABLE, of: Of::Tunnel, form: Form::Each("recoded_tunnel_") },
+    Group { table: split::TABLE, of: Of::Split, form: Form::Each("recoded_split_") },
     Group { table: WORKERS, of: Of::Worker, form: Form::Each("recoded_worker_") },
     Group { table: DROPS, of: Of::Drops, form: Form::All("recoded_dropped_packets", "reason") },
     Group { table: verdict::TABLE, of: Of::Xdp, form: Form::All("recoded_xdp_packets", "verdict") },
@@ -58,6 +59,8 @@ pub enum Of {
     Link,
     /// Each tunnel's.
     Tunnel,
+    /// Each tunnel's whose TCP connections end at both edges.
+    Split,
     /// Each worker's.
     Worker,
     /// The node's, by reason.

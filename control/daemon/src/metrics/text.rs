@@ -3,7 +3,7 @@
 //! Counters come from the tables of `dataplane/counters`, measured values from the gauges.
 
 use super::gauges::GAUGES;
-use super::labels::{Labels, flow, link, tunnel, worker};
+use super::labels::{Labels, flow, link, splits, tunnel, worker};
 use super::names::{Form, GROUPS, Group, Of, is_gauge, value};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
@@ -123,6 +123,9 @@ fn owners(of: Of, state: &State) -> Vec<(Labels, Counts<'_>)> {
         Of::Tunnel => {
             let tunnels = state.tunnels.iter();
             tunnels.map(|it| (tunnel(it), Counts::Parted([&it.counters, &it.faults]))).collect()
+        }
+        Of::Split => {
+            splits(state).map(|(at, it)| (at, Counts::Parted([&it.counters, &it.faults]))).collect()
         }
         Of::Worker => {
             let workers = state.workers.iter();

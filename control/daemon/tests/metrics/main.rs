@@ -14,9 +14,10 @@ use recoded::metrics::gauges::GAUGES;
 use recoded::metrics::names::GROUPS;
 use recoded::metrics::{CLIENTS_MAX, Listeners, REQUEST_BYTES_MAX, listen, serve, text};
 use recoded_api::v1::{
-    Flow, FlowNeighbour, FlowUpstream, HopLoss, Link, Neighbour, Session, State, Tunnel, Worker,
+    Flow, FlowNeighbour, FlowUpstream, HopLoss, Link, Neighbour, Session, Split, State, Tunnel,
+    Worker,
 };
-use recoded_counters::{Table, engine, flow, link, tunnel, verdict, worker};
+use recoded_counters::{Table, engine, flow, link, split, tunnel, verdict, worker};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -87,6 +88,7 @@ fn state(flows: u64) -> State {
             name: "rec0".into(),
             state: "present".into(),
             counters: counted(tunnel::TABLE),
+            split: Some(Split { counters: counted(split::TABLE), ..Split::default() }),
             ..Tunnel::default()
         }],
         verdicts: counted(verdict::TABLE),

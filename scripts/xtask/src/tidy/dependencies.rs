@@ -39,7 +39,7 @@ const DIRECTIONS: [(&str, Allowed); 39] = [
     // configuration. A test of it is a benchmark.
     ("recoded-agent", Allowed::Only(&["recoded-api", "recoded-secure", "bench-json"])),
     // Carries bytes of sockets over a tunnel; it meets no coded packet.
-    ("recoded-split", Allowed::Only(&[])),
+    ("recoded-split", Allowed::Only(&["recoded-counters"])),
     // A program of its own: segments of files over UDP, without the tunnel.
     ("recoded-swarm", Allowed::Only(&["recoded-gf", "recoded-code"])),
     ("recoded-host", Allowed::Only(&[])),

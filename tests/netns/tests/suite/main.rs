@@ -48,6 +48,7 @@ mod segmentation;
 mod silence;
 mod sink_restarts;
 mod split;
+mod split_file;
 mod stream;
 mod swarm;
 mod takeover;

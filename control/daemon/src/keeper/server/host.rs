@@ -1,31 +1,59 @@
-//! What an active configuration changes on the host: addresses of tunnels, routes into them, and
-//! the listener for metrics.
+//! What an active configuration changes on the host: addresses of tunnels, routes into them, the
+//! programs that split their TCP connections, and the listener for metrics.
 
-use super::{Along, Keeper, No};
+use super::{Along, Answer, Keeper, No};
 use crate::config::Config;
 use crate::metrics;
+use crate::split::{Splits, split_tunnels};
 use recoded_runtime::{StartError, TunnelAddresses, TunnelRoutes};
 use std::fmt::Display;
 use std::sync::Arc;
 
-/// Addresses of tunnels and routes into them, while the supervisor runs.
+/// Addresses of tunnels, routes into them and their split connections, while the supervisor runs.
 #[derive(Debug)]
 pub struct TunnelNetwork {
     /// The addresses.
     pub addresses: Arc<TunnelAddresses>,
     /// The routes.
     pub routes: TunnelRoutes,
+    /// The programs that split TCP connections.
+    pub splits: Splits,
 }
 
 impl TunnelNetwork {
-    /// Changes both to those of `config`. A failure restores those of `before`.
+    /// Routes and programs of `config` for tunnels with these addresses, in a supervisor with this
+    /// `--log`.
+    ///
+    /// # Errors
+    /// Linux takes no routes.
+    pub fn start(
+        config: &Config,
+        addresses: Arc<TunnelAddresses>,
+        log: &str,
+    ) -> Result<Arc<TunnelNetwork>, StartError> {
+        let routes = TunnelRoutes::start(config.tunnel_routes())?;
+        let splits = Splits::following(config, log);
+        Ok(Arc::new(TunnelNetwork { addresses, routes, splits }))
+    }
+
+    /// Changes routes and split connections to those of `config` while no process runs.
+    pub fn follow(&self, config: &Config) {
+        self.splits.change(split_tunnels(config));
+        if let Err(error) = self.routes.change(&config.tunnel_routes()) {
+            tracing::error!(%error, "routes into tunnels are not right");
+        }
+    }
+
+    /// Changes all to those of `config`. A failure restores those of `before`.
     fn change(&self, config: &Config, before: Option<&Config>) -> Result<(), StartError> {
         self.addresses.change(&config.tunnel_addresses())?;
         self.routes.change(&config.tunnel_routes()).inspect_err(|_| {
             if let Some(before) = before {
                 let _ = self.addresses.change(&before.tunnel_addresses());
             }
-        })
+        })?;
+        self.splits.change(split_tunnels(config));
+        Ok(())
     }
 }
 
@@ -34,6 +62,11 @@ impl Keeper {
     #[must_use]
     pub fn networking(self, network: Arc<TunnelNetwork>) -> Keeper {
         Keeper { network: Some(network), ..self }
+    }
+
+    /// State of the programs that split TCP connections.
+    pub(super) fn splits(&self) -> Answer {
+        Answer::Splits(self.network.as_ref().map(|it| it.splits.report()).unwrap_or_default())
     }
 
     /// Does what the process that continues with `config` may not do: changes addresses and routes
