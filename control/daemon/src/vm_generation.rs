@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  hypervisor: new generation id -> vmgenid driver: reseeds the random numbers, then a uevent
-//!      "change@/devices/..." NEW_VMGENID=1 -> this socket -> supervisor: another process
+//!      "change@/devices/..." NEW_VMGENID=1 -> recoded-vm -> supervisor: another process
 //! ```
 //!
 //! Linux sends it since 6.10 where the hypervisor has the device, to every network namespace of the
@@ -17,10 +17,11 @@ use rustix::net::{
     AddressFamily, RecvFlags, SocketAddrAny, SocketFlags, SocketType, bind, recvfrom, socket_with,
     sockopt::set_socket_recv_buffer_size_force,
 };
-use std::future::pending;
 use std::io;
 use std::os::fd::OwnedFd;
-use tokio::io::unix::AsyncFd;
+use std::sync::Arc;
+use std::thread::Builder;
+use tokio::sync::Notify;
 
 /// The group of Linux's own events; udev sends to the second.
 const GROUP: u32 = 1;
@@ -32,52 +33,57 @@ const WAITING_BYTES: usize = 1 << 20;
 
 /// Listens for new generations.
 pub struct VmGeneration {
-    /// `None` if Linux has no such events.
-    socket: Option<AsyncFd<OwnedFd>>,
+    changed: Arc<Notify>,
 }
 
 impl VmGeneration {
-    /// Begins to listen, if Linux can. Requires a tokio runtime.
+    /// Begins to listen, on a thread of its own, if Linux has such events.
     pub fn listen() -> VmGeneration {
-        let socket = open().inspect_err(|error| {
+        let changed = Arc::new(Notify::new());
+        let notify = changed.clone();
+        let begin = |socket| {
+            Builder::new().name("recoded-vm".into()).spawn(move || watch(&socket, &notify))
+        };
+        if let Err(error) = open().and_then(begin) {
             tracing::debug!(%error, "Linux reports no restored snapshots");
-        });
-        VmGeneration { socket: socket.ok() }
+        }
+        VmGeneration { changed }
     }
 
-    /// Returns once this machine has another generation; other events are skipped. May be dropped
-    /// and called again.
+    /// Returns once this machine has another generation. May be dropped and called again.
     pub async fn changed(&self) {
-        let Some(socket) = &self.socket else { return pending().await };
-        loop {
-            let Ok(mut ready) = socket.readable().await else { return pending().await };
-            match ready.try_io(|socket| is_received(socket.get_ref())) {
-                Ok(Ok(true)) => return,
-                Ok(Ok(false)) | Err(_) => {}
-                Ok(Err(error)) if error.raw_os_error() == Some(Errno::NOBUFS.raw_os_error()) => {
-                    tracing::debug!("Linux dropped events, perhaps that of a restored snapshot");
-                }
-                Ok(Err(error)) => {
-                    tracing::warn!(%error, "Linux reports no restored snapshots any more");
-                    return pending().await;
-                }
+        self.changed.notified().await;
+    }
+}
+
+fn open() -> io::Result<OwnedFd> {
+    let (family, kind) = (AddressFamily::NETLINK, SocketType::DGRAM);
+    let socket = socket_with(family, kind, SocketFlags::CLOEXEC, Some(KOBJECT_UEVENT))?;
+    bind(&socket, &SocketAddrNetlink::new(0, GROUP))?;
+    // Without the privilege Linux's default remains, which is 208 KiB.
+    let _ = set_socket_recv_buffer_size_force(&socket, WAITING_BYTES);
+    Ok(socket)
+}
+
+/// Reads events as long as the process lives.
+fn watch(socket: &OwnedFd, changed: &Notify) {
+    loop {
+        match is_received(socket) {
+            Ok(true) => changed.notify_one(),
+            Ok(false) | Err(Errno::INTR) => {}
+            Err(Errno::NOBUFS) => {
+                tracing::debug!("Linux dropped events, perhaps that of a restored snapshot");
+            }
+            Err(error) => {
+                tracing::warn!(%error, "Linux reports no restored snapshots any more");
+                return;
             }
         }
     }
 }
 
-fn open() -> io::Result<AsyncFd<OwnedFd>> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let kind = SocketType::DGRAM;
-    let socket = socket_with(AddressFamily::NETLINK, kind, flags, Some(KOBJECT_UEVENT))?;
-    bind(&socket, &SocketAddrNetlink::new(0, GROUP))?;
-    // Without the privilege Linux's default remains, which is 208 KiB.
-    let _ = set_socket_recv_buffer_size_force(&socket, WAITING_BYTES);
-    AsyncFd::new(socket)
-}
-
 /// Reads one event. Whether it is from Linux, and reports a new generation.
-fn is_received(socket: &OwnedFd) -> io::Result<bool> {
+fn is_received(socket: &OwnedFd) -> rustix::io::Result<bool> {
     let mut event = [0; EVENT_BYTES_MAX];
     let (_, length, sender) = recvfrom(socket, &mut event, RecvFlags::TRUNC)?;
     let event = event.get(..length);

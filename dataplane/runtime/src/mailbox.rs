@@ -57,8 +57,8 @@ const ROOM: usize = Kind::Hop.room() as usize
 /// Waiting letters, by kind.
 type Waiting = [AtomicU16; KINDS];
 
-/// Shares of the flows behind one neighbour. Flows beyond it share one by chance; at half of it, two
-/// of eight flows would.
+/// Shares of the flows behind one neighbour. Two of ten flows share one by chance; at half of it,
+/// two of seven.
 pub(crate) const FLOW_SHARES: usize = 64;
 
 /// The share of a flow, among [`FLOW_SHARES`] of each neighbour.

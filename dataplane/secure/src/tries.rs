@@ -1,5 +1,5 @@
-//! Failed attempts to read handshake messages of another edge. Their MAC shows that this edge formed
-//! them, so they are recorded ones, and each costs two multiplications on the curve. Every
+//! Failed attempts to read handshake messages of another edge. Their MAC shows that this edge
+//! formed them, so they are recorded ones, and each costs two multiplications on the curve. Every
 //! neighbour that brings such messages has a budget of its own.
 
 /// Attempts per second and neighbour.

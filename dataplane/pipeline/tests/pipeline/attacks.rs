@@ -440,8 +440,8 @@ fn feedback_draws_no_plan_on_the_packet_path_and_few_elsewhere() {
     }
 }
 
-/// `hostile.md`, F7: 500 symbols a second of the next generation, with the largest plan, other sizes
-/// or another epoch, once left 5 % of the goodput. Link numbers refuse them where the flow is
+/// `hostile.md`, F7: 500 symbols a second of the next generation, with the largest plan, other
+/// sizes or another epoch, once left 5 % of the goodput. Link numbers refuse them where the flow is
 /// faster; a slower one is corrupted, as `docs/limits.md` says.
 #[test]
 fn symbols_of_the_next_generation_end_nothing() {

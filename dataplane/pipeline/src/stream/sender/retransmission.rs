@@ -14,9 +14,9 @@ use crate::stream::store::Store;
 /// leave a seventh of the link to new symbols instead of a quarter.
 const SHARE: usize = 3;
 
-/// Bytes of symbols reported as received, and then as missing, per byte of reports. A neighbour that
-/// received a symbol and could not keep it names it, which is rare. At half of it, a minimal report
-/// pays for no packet of 100 bytes; at twice, a forger gains more than by sending himself.
+/// Bytes of symbols reported as received, and then as missing, per byte of reports. A neighbour
+/// that received a symbol and could not keep it names it, which is rare. At half of it, a minimal
+/// report pays for no packet of 100 bytes; at twice, a forger gains more than by sending himself.
 const CLAIM_SHARE: usize = 3;
 
 /// Most bytes of such symbols at once: twelve full packets, since honest reports come in bursts.
