@@ -336,14 +336,13 @@ class Noise:
         return key
 
 
-def with_mac1(message, receiver):
-    key = hashlib.blake2s(b"recoded v2 mac1" + receiver).digest()
+def with_mac1(message, pair, receiver, scope):
+    key = hashlib.blake2s(b"recoded v2 mac1" + pair + receiver + scope).digest()
     return message + hashlib.blake2s(message, key=key, digest_size=16).digest()
 
 
 def with_macs(message, pair, receiver, scope):
-    key = hashlib.blake2s(b"recoded v2 mac1" + pair + receiver + scope).digest()
-    return message + hashlib.blake2s(message, key=key, digest_size=16).digest() + bytes(16)
+    return with_mac1(message, pair, receiver, scope) + bytes(16)
 
 
 def mark(secret, random):
@@ -404,7 +403,9 @@ def group(vector):
         state.mix_hash(key)
     state.mix_key(x25519(e, sink))
     state.mix_key(x25519(source, sink))
-    message = with_mac1(head + public(e) + state.seal(secret + opening), sink)
+    pair = x25519(source, sink)
+    message = head + public(e) + state.seal(secret + opening)
+    message = with_mac1(message, pair, sink, b"edge" + flow)
     return message, extract(before[4:] + way, secret)
 
 
@@ -428,7 +429,9 @@ def grant(secret, vector):
     state.mix_hash(public(e))
     state.mix_key(x25519(e, relay))
     state.mix_key(x25519(source, relay))
-    return with_mac1(head + public(e) + state.seal(b"".join(seeds)), relay)
+    message = head + public(e) + state.seal(b"".join(seeds))
+    scope = b"edge" + struct.pack(">I", vector["flow"])
+    return with_mac1(message, x25519(source, relay), relay, scope)
 
 
 def unhex(text):

@@ -17,6 +17,7 @@ mod successor;
 mod supervisor;
 mod termination;
 mod threads;
+mod vm_generation;
 
 use clap::Parser;
 use recoded::check;

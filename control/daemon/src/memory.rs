@@ -12,8 +12,8 @@ use std::process::ExitStatus;
 
 const SIGKILL: i32 = 9;
 
-/// The reason of [`EXIT_SET_BACK`].
-const SET_BACK: &str = "this box was set back to a snapshot, or runs twice (a copy needs a key of \
+/// The reason of [`EXIT_SET_BACK`], and of a process that is killed because Linux reports it.
+pub const SET_BACK: &str = "this box was set back to a snapshot, or runs twice (a copy needs a key of \
                         its own); the next process has new keys and numbers";
 
 /// The fix, appended to the reason.

@@ -16,7 +16,7 @@ use crate::resolver::Resolver;
 use crate::signals::Signals;
 use crate::standby::{Standby, Waiting};
 use crate::successor::{become_anew, inherited};
-use crate::termination::{End, end, kill, leave};
+use crate::termination::{End, end, kill, kill_set_back, leave};
 use crate::{Arguments, EXIT_PANIC, Failure, stop_signal};
 use recoded::check;
 use recoded::config::Config;
@@ -298,9 +298,11 @@ impl Supervisor<'_> {
             let (begun, ended_before) = (Instant::now(), self.memory.ended());
             let (end, health) = self.supervise(&mut stop)?;
             let ran = begun.elapsed();
+            let is_set_back = matches!(end, End::SetBack(_));
             let (status, cause) = match end {
                 End::Stopped => return Ok(()),
                 End::Ended(status) if status.success() => return Ok(()),
+                End::SetBack(status) => (status, Some(memory::SET_BACK.to_owned())),
                 // Linux may have been ending one that seemed to hang.
                 End::Ended(status) | End::Killed(status) => {
                     (status, self.memory.cause(status, ended_before))
@@ -308,15 +310,16 @@ impl Supervisor<'_> {
             };
             let cause = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
             let keeper = self.in_force.keeper.clone();
-            let is_failed = lock(&health).started.is_none() && keeper.failed();
-            let is_back = keeper.take_back() || is_failed;
+            let is_failed = !is_set_back && lock(&health).started.is_none();
+            let is_unfit = is_failed && keeper.failed();
+            let is_back = keeper.take_back() || is_unfit;
             self.in_force.look();
             if is_back && self.has_followed {
                 // Links and tunnels are those of the previous configuration.
                 self.hand_over(keeper.in_force().0, None);
             }
             // A first start that fails is reported to the operator.
-            if !self.start.is_again && lock(&health).started.is_none() {
+            if !self.start.is_again && is_failed {
                 let code = status.code().and_then(|code| u8::try_from(code).ok());
                 return Err(Failure::Dataplane { status, code, cause });
             }
@@ -538,6 +541,7 @@ async fn watch(
             biased;
             ended = child.wait() => return ended.map(|status| Event::End(End::Ended(status))),
             () = &mut *stop => return end(child).await.map(Event::End),
+            () = signals.generation.changed() => return kill_set_back(child).await.map(Event::End),
             _ = signals.replace.recv() => return Ok(Event::Replace),
             Some(()) = signals.hangup.recv() => {
                 tracing::info!("SIGHUP: the configuration is read again");

@@ -22,12 +22,21 @@ pub enum End {
     Ended(ExitStatus),
     /// Killed by the supervisor, since it hung or another one must start.
     Killed(ExitStatus),
+    /// Killed by the supervisor, since the machine was restored from a snapshot, or copied.
+    SetBack(ExitStatus),
 }
 
 /// Kills it.
 pub async fn kill(child: &mut Child) -> io::Result<End> {
     child.kill().await?;
     Ok(End::Killed(child.wait().await?))
+}
+
+/// Kills a process whose keys and numbers another copy of it has: packets that it still sent would
+/// repeat them.
+pub async fn kill_set_back(child: &mut Child) -> io::Result<End> {
+    child.kill().await?;
+    Ok(End::SetBack(child.wait().await?))
 }
 
 /// Has the process end, and leave packets queued in tunnels to the next one.

@@ -38,6 +38,7 @@ mod edges;
 mod groups;
 mod party;
 mod places;
+mod recorded;
 mod report;
 mod roaming;
 mod stamps;

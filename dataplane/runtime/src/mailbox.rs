@@ -4,7 +4,9 @@
 //! anyone can forge, messages between edges, announcements, and messages from unknown addresses.
 //! Within a kind, a letter is admitted while its neighbour has fewer waiting than there is room
 //! left. One neighbour that floods the queue gets half of the room, two get a third each, and the
-//! rest stays free for the others. All memory is allocated at the start.
+//! rest stays free for the others. Messages between edges count for their flow as well: a flow that
+//! floods a neighbour's share gets a third of the room, and leaves as much to the other flows of
+//! that neighbour. All memory is allocated at the start.
 //!
 //! # Memory ordering
 //! Counts only bound the queue, and the channel orders the letters themselves: all are relaxed. A
@@ -12,6 +14,8 @@
 
 use crate::keyring::Letter;
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use recoded_pipeline::params::PeerId;
+use recoded_wire::header::Header;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use std::time::Duration;
@@ -53,11 +57,23 @@ const ROOM: usize = Kind::Hop.room() as usize
 /// Waiting letters, by kind.
 type Waiting = [AtomicU16; KINDS];
 
+/// Shares of the flows behind one neighbour. Two of ten flows share one by chance; at half of it,
+/// two of seven.
+pub(crate) const FLOW_SHARES: usize = 64;
+
+/// The share of a flow, among [`FLOW_SHARES`] of each neighbour.
+pub(crate) fn flow_share(peer: PeerId, flow: u32) -> usize {
+    let share = flow.wrapping_mul(0x9E37_79B1) >> (u32::BITS - FLOW_SHARES.ilog2());
+    usize::from(peer.0) * FLOW_SHARES + share as usize
+}
+
 #[derive(Debug)]
 struct Counts {
     all: Waiting,
     /// By `PeerId`.
     by_neighbour: Box<[Waiting]>,
+    /// Messages between edges, by [`flow_share`].
+    by_flow: Box<[AtomicU16]>,
 }
 
 impl Counts {
@@ -68,10 +84,19 @@ impl Counts {
         Some(&self.by_neighbour.get(usize::from(peer.0))?[kind as usize])
     }
 
+    /// The count of the letter's flow, if it is a message between edges.
+    fn of_flow(&self, letter: &Letter, kind: Kind) -> Option<&AtomicU16> {
+        let peer = letter.peer.filter(|_| kind == Kind::Edge)?;
+        let flow = Header::parse(letter.packet()).ok()?.flow;
+        self.by_flow.get(flow_share(peer, flow))
+    }
+
     fn admit(&self, letter: &Letter, kind: Kind) -> bool {
         let all = self.all[kind as usize].fetch_add(1, Relaxed);
-        let own = self.own(letter, kind).map_or(0, |own| own.fetch_add(1, Relaxed));
-        let is_admitted = all.saturating_add(own) < kind.room();
+        let count = |count: Option<&AtomicU16>| count.map_or(0, |it| it.fetch_add(1, Relaxed));
+        let (own, of_flow) = (self.own(letter, kind), self.of_flow(letter, kind));
+        let waiting = all.saturating_add(count(own)).saturating_add(count(of_flow));
+        let is_admitted = waiting < kind.room();
         if !is_admitted {
             self.release(letter, kind);
         }
@@ -80,8 +105,9 @@ impl Counts {
 
     fn release(&self, letter: &Letter, kind: Kind) {
         self.all[kind as usize].fetch_sub(1, Relaxed);
-        self.own(letter, kind).into_iter().for_each(|own| {
-            own.fetch_sub(1, Relaxed);
+        let counts = [self.own(letter, kind), self.of_flow(letter, kind)];
+        counts.into_iter().flatten().for_each(|count| {
+            count.fetch_sub(1, Relaxed);
         });
     }
 }
@@ -104,7 +130,8 @@ pub(crate) struct Inbox {
 pub(crate) fn mailbox(neighbours: usize) -> (Mailbox, Inbox) {
     let (sender, receiver) = bounded(ROOM);
     let by_neighbour = (0..neighbours).map(|_| Waiting::default()).collect();
-    let counts = Arc::new(Counts { all: Waiting::default(), by_neighbour });
+    let by_flow = (0..neighbours * FLOW_SHARES).map(|_| AtomicU16::default()).collect();
+    let counts = Arc::new(Counts { all: Waiting::default(), by_neighbour, by_flow });
     let inbox = Inbox { letters: receiver, counts: counts.clone() };
     (Mailbox { letters: sender, counts }, inbox)
 }
@@ -154,10 +181,17 @@ impl Inbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use recoded_pipeline::params::PeerId;
+    use recoded_wire::handshake::write_edge_handshake;
 
     fn letter(peer: u16) -> Letter {
         Letter::new(PeerId(peer), &[peer as u8]).unwrap()
+    }
+
+    /// A message between the edges of a flow.
+    fn edge_letter(peer: u16, flow: u32) -> Letter {
+        let mut packet = [0; 64];
+        let len = write_edge_handshake(flow, &[9; 30], &mut packet);
+        Letter::new(PeerId(peer), &packet[..len]).unwrap()
     }
 
     /// Posts until a letter of this neighbour is refused.
@@ -180,6 +214,22 @@ mod tests {
         let total = inbox.len();
         assert_eq!(inbox.try_iter().count(), total);
         assert_eq!(fill(&mail, Kind::Edge, 0), 128, "letters that were read make room");
+    }
+
+    /// G4: a relay that forged messages of one flow left no room for another flow behind it.
+    #[test]
+    fn flow_that_floods_a_neighbours_share_leaves_as_much_to_its_other_flows() {
+        let (mail, inbox) = mailbox(4);
+        let fill = |peer, flow| {
+            (0..1000).take_while(|_| mail.post(Kind::Edge, edge_letter(peer, flow))).count()
+        };
+        assert_eq!(fill(0, 1), 86);
+        for honest in 2..6 {
+            assert!((0..4).all(|_| mail.post(Kind::Edge, edge_letter(0, honest))), "{honest}");
+        }
+        assert!((0..4).all(|_| mail.post(Kind::Edge, edge_letter(1, 1))), "another neighbour");
+        inbox.try_iter().for_each(drop);
+        assert!(mail.counts.by_flow.iter().all(|count| count.load(Relaxed) == 0));
     }
 
     #[test]

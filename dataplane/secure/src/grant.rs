@@ -7,7 +7,7 @@
 //! noise    = Noise_K_25519_ChaChaPoly_BLAKE2s of the source to the relay, payload: for each epoch,
 //!            the oldest first, the seeds of its columns, in ascending order, 32 bytes each
 //! prologue = "recoded v2" || header and stamp || "columns" || flow (32)
-//! mac1     = as of handshakes, by the public key of the relay: for whom it is
+//! mac1     = as of handshakes between source and relay: only these two can form it
 //! ```
 //!
 //! Four columns are granted: bit c of `columns` stands for column c of 8, or if `strict` is set for
@@ -19,7 +19,7 @@ use zeroize::Zeroizing;
 
 use crate::derive::Secrets;
 use crate::error::Refused;
-use crate::handshake::{FIRST_BYTE, GRANT, MAC, mac1, noise};
+use crate::handshake::{FIRST_BYTE, GRANT, MAC, Mac1, Scope, noise};
 use crate::homomorphic::{ColumnSeed, SUBSET_MIN, Strength};
 use crate::keys::{Entropy, PrivateKey, PublicKey};
 use crate::profile::STRICT;
@@ -112,7 +112,7 @@ pub fn write_grant(
     }
     let payload = &payload[..grant.epochs.len() * SEEDS];
     noise::seal_for(source, relay, &prologue(head, grant.flow), entropy, payload, sealed)?;
-    *tag = mac1(relay, before);
+    *tag = Mac1::to(source, relay, Scope::Edge(grant.flow)).of(before);
     Ok(length)
 }
 
@@ -120,9 +120,9 @@ pub fn write_grant(
 #[derive(Debug)]
 pub struct GrantReader {
     private: PrivateKey,
-    own: PublicKey,
     source: PublicKey,
     flow: u32,
+    mac1: Mac1,
     /// Stamp of the newest one.
     newest: u64,
 }
@@ -131,8 +131,8 @@ impl GrantReader {
     /// A reader for the relay with this private key, for a flow whose source has this public key.
     #[must_use]
     pub fn new(private: PrivateKey, source: PublicKey, flow: u32) -> Self {
-        let own = private.public();
-        Self { private, own, source, flow, newest: 0 }
+        let mac1 = Mac1::from(&private, &source, Scope::Edge(flow));
+        Self { private, source, flow, mac1, newest: 0 }
     }
 
     /// The key of the source.
@@ -141,12 +141,10 @@ impl GrantReader {
         &self.source
     }
 
-    /// Whether a grant is addressed to this relay. Its MAC does not authenticate the sender: the
-    /// relay's public key is enough to form it.
+    /// Whether the source formed a grant for this relay, now or before. Takes a hash.
     #[must_use]
     pub fn is_for_this(&self, message: &[u8]) -> bool {
-        let parts = message.split_last_chunk::<MAC>();
-        parts.is_some_and(|(before, tag)| mac1(&self.own, before) == *tag)
+        self.mac1.verifies(message)
     }
 
     /// Reads a grant: the seeds of its epochs, at least one, and the number of columns of the tags.

@@ -5,7 +5,7 @@
 //! noise    = Noise_K_25519_ChaChaPoly_BLAKE2s of the source to the sink, payload:
 //!            secret of the group (256) || opening, see `one_way`
 //! prologue = "recoded v2" || header and stamp || "group" || flow (32)
-//! mac1     = as of handshakes, by the public key of the sink: for whom it is
+//! mac1     = as of handshakes between source and sink: only these two can form it
 //! ```
 //!
 //! The opening is that of a path without a return path. It uses the secret of the group instead of
@@ -26,14 +26,13 @@ use crate::association::{EpochKeys, Turn};
 use crate::epoch_keys::EdgeKeys;
 use crate::error::Refused;
 use crate::handshake::timing::EPOCH_NANOS_MAX;
-use crate::handshake::{FIRST_BYTE, GROUP, MAC, Scope, mac1, noise};
+use crate::handshake::{FIRST_BYTE, GROUP, MAC, Mac1, Scope, noise};
 use crate::homomorphic::Strength;
 use crate::keys::{Entropy, PresharedKey, PrivateKey, PublicKey};
 use crate::one_way::{KeyDirection, OPENING_BYTES, OneWayReceiver, Remembered};
 use crate::one_way_keys::{Keep, OneWayKeys};
 use crate::profile::Profile;
 use crate::ring::{Epoch, Ring};
-use crate::tries::Tries;
 
 const HEAD: usize = 12;
 const SECRET: usize = 32;
@@ -79,7 +78,7 @@ pub fn write_group(
     payload[..SECRET].copy_from_slice(secret.bytes());
     payload[SECRET..].copy_from_slice(opening);
     noise::seal_for(source, sink, &prologue(head, flow), entropy, &*payload, sealed)?;
-    *tag = mac1(sink, before);
+    *tag = Mac1::to(source, sink, Scope::Edge(flow)).of(before);
     Ok(message)
 }
 
@@ -196,15 +195,13 @@ impl GroupSender {
 /// One of the sinks.
 pub struct GroupReceiver {
     private: PrivateKey,
-    own: PublicKey,
     way: KeyDirection,
+    mac1: Mac1,
     strength: Strength,
     newest: Option<Remembered>,
     ring: Ring<Arc<EdgeKeys>>,
     told: u64,
     heard: Option<u64>,
-    /// Attempts to open group messages.
-    tries: Tries,
 }
 
 impl GroupReceiver {
@@ -217,10 +214,10 @@ impl GroupReceiver {
         flow: u32,
         newest: Option<Remembered>,
     ) -> Self {
-        let (own, way) = (private.public(), group_way(source, flow));
-        let (ring, tries) = (Ring::default(), Tries::default());
-        let strength = Strength::Standard;
-        Self { private, own, way, strength, newest, ring, told: 0, heard: None, tries }
+        let way = group_way(source, flow);
+        let mac1 = Mac1::from(&private, &source, way.scope);
+        let (strength, ring) = (Strength::Standard, Ring::default());
+        Self { private, way, mac1, strength, newest, ring, told: 0, heard: None }
     }
 
     /// Accepts only epochs with tags of this strength; the default is [`Strength::Standard`].
@@ -248,27 +245,18 @@ impl GroupReceiver {
         self.heard.filter(|heard| now.saturating_sub(*heard) < EPOCH_NANOS_MAX)
     }
 
-    /// Whether a group message is addressed to this sink. Its MAC does not authenticate the sender:
-    /// the sink's public key is enough to form it.
+    /// Whether the source formed a group message for this sink, now or before. Takes a hash.
     #[must_use]
     pub fn is_for_this(&self, message: &[u8]) -> bool {
-        let parts = message.split_last_chunk::<MAC>();
-        parts.is_some_and(|(before, tag)| mac1(&self.own, before) == *tag)
+        self.mac1.verifies(message)
     }
 
-    /// Reads a group message that neighbour `from` brought. Returns whether workers need a new copy
-    /// of [`GroupReceiver::ring`].
+    /// Reads a group message. Returns whether workers need a new copy of [`GroupReceiver::ring`].
     ///
     /// # Errors
     /// It is not from this source for this sink and flow, belongs to an epoch that is over, or
-    /// could not be stored; or too many arrived from there. No state has changed then.
-    pub fn receive(
-        &mut self,
-        now: u64,
-        from: u16,
-        message: &[u8],
-        keep: Keep<'_>,
-    ) -> Result<bool, Refused> {
+    /// could not be stored. No state has changed then.
+    pub fn receive(&mut self, now: u64, message: &[u8], keep: Keep<'_>) -> Result<bool, Refused> {
         let message: &[u8; GROUP_BYTES] = message.try_into().map_err(|_| Refused::Malformed)?;
         let (head, rest) = message.split_first_chunk::<HEAD>().ok_or(Refused::Malformed)?;
         let [FIRST_BYTE, GROUP, 0, 0, stamp @ ..] = *head else { return Err(Refused::Malformed) };
@@ -281,10 +269,6 @@ impl GroupReceiver {
             Some(newest) if newest.stamp > stamp => return Err(Refused::Stale),
             _ => {}
         }
-        if !self.tries.are_left(now, from) {
-            return Err(Refused::TooSoon);
-        }
-        self.tries.spend(from);
         let Scope::Edge(flow) = self.way.scope else { return Err(Refused::Malformed) };
         let mut payload = Zeroizing::new([0; PAYLOAD]);
         let (source, prologue) = (&self.way.sender, prologue(head, flow));

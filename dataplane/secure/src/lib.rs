@@ -80,7 +80,7 @@ pub use group::{
 pub use handshake::{
     Admission, Arrived, Established, Gate, HANDSHAKE_BYTES_MAX, HANDSHAKE_TYPE, Identity,
     Invitation, JOIN_PAYLOAD_BYTES_MAX, JoinChannel, JoinRequest, Joining, MARKS_BYTES, Scope,
-    Session, Step, is_response, path_of, timing,
+    Session, Step, is_cookie, is_response, path_of, timing,
 };
 pub use homomorphic::{ColumnSeed, Masks, SUBSET_MIN, Strength, TagKey};
 pub use hop::{Checked, HopDigest, HopReceiver, HopSender, TRAILER_BYTES};

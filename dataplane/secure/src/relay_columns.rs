@@ -28,7 +28,6 @@ use crate::handshake::timing::REKEY_NANOS;
 use crate::homomorphic::TagKey;
 use crate::keys::{PrivateKey, PublicKey};
 use crate::ring::Ring;
-use crate::tries::Tries;
 use crate::units::UnitMasks;
 
 const MILLI: u64 = 1_000_000;
@@ -158,15 +157,13 @@ pub struct RelayColumns {
     epochs: Vec<(GrantedSeeds, Arc<TagKey>)>,
     /// When the newest grant arrived; `None` if that is too long ago.
     heard: Option<u64>,
-    /// Failed attempts to open grants.
-    tries: Tries,
 }
 
 impl RelayColumns {
     /// Holds nothing yet, for the flow of a source; like [`GrantReader::new`].
     #[must_use]
     pub fn new(reader: GrantReader) -> Self {
-        Self { reader, epochs: Vec::new(), heard: None, tries: Tries::default() }
+        Self { reader, epochs: Vec::new(), heard: None }
     }
 
     /// The same, given the keys of the relay and the source.
@@ -187,21 +184,13 @@ impl RelayColumns {
         self.reader.is_for_this(message)
     }
 
-    /// Reads a grant that neighbour `from` brought. Returns whether workers need a new copy of
-    /// [`RelayColumns::keys`].
+    /// Reads a grant. Returns whether workers need a new copy of [`RelayColumns::keys`].
     ///
     /// # Errors
-    /// As for [`GrantReader::read`], or too many arrived from there: no state has changed.
-    pub fn receive(&mut self, now: u64, from: u16, message: &[u8]) -> Result<bool, Refused> {
-        if !self.tries.are_left(now, from) {
-            return Err(Refused::TooSoon);
-        }
-        let read = self.reader.read(message);
-        // Earlier refusals cost a hash, and the source does not flood its relays.
-        if matches!(read, Err(Refused::Handshake)) {
-            self.tries.spend(from);
-        }
-        let (strength, epochs) = read?;
+    /// As for [`GrantReader::read`]: no state has changed. Messages that the source did not form,
+    /// and copies of those that it did, cost a hash.
+    pub fn receive(&mut self, now: u64, message: &[u8]) -> Result<bool, Refused> {
+        let (strength, epochs) = self.reader.read(message)?;
         self.heard = Some(now);
         self.epochs.retain(|(_, key)| key.strength() == strength);
         if epochs.iter().eq(self.epochs.iter().map(|(seeds, _)| seeds)) {

@@ -1,6 +1,6 @@
-//! Attempts to open sealed messages. Anyone with a public key can form them, and each costs two
-//! multiplications on the curve. Every neighbour that brings such messages has a budget of its own,
-//! so that one that forges them does not use up that of the others.
+//! Failed attempts to read handshake messages of another edge. Their MAC shows that this edge
+//! formed them, so they are recorded ones, and each costs two multiplications on the curve. Every
+//! neighbour that brings such messages has a budget of its own.
 
 /// Attempts per second and neighbour.
 const TRIES_PER_SECOND: u32 = 20;

@@ -132,7 +132,7 @@ fn openings_and_tellings_of_another_strength_are_refused_in_words() {
         let mut receiver = GroupReceiver::new(sink, source.public(), FLOW, None);
         receiver = receiver.requiring(required);
         let telling = &sender.tellings()[0];
-        assert_eq!(receiver.receive(0, 0, telling, &mut keep), expected, "{told:?} {required:?}");
+        assert_eq!(receiver.receive(0, telling, &mut keep), expected, "{told:?} {required:?}");
         assert_eq!(kept, if told == required { 2 } else { 0 }, "a refused profile is not stored");
     }
 }

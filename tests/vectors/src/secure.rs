@@ -491,7 +491,7 @@ fn group() -> Group {
     let message = write_group(&source, &receiver, flow, &secret, opening, &entropy(9));
     let message = message.expect("keys");
     let mut receiver = GroupReceiver::new(sink, source.public(), flow, None);
-    assert_eq!(receiver.receive(0, 0, &message, &mut |_, _| true), Ok(true));
+    assert_eq!(receiver.receive(0, &message, &mut |_, _| true), Ok(true));
     Group {
         source: clamped(1),
         sink: clamped(2),

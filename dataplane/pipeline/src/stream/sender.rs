@@ -3,6 +3,7 @@
 mod expiry;
 mod open_loop;
 mod path;
+mod retransmission;
 
 use crate::base::time::earlier;
 use crate::config::params::Nanos;
@@ -18,6 +19,7 @@ use crate::stream::fec_scheduler::FecScheduler;
 use crate::stream::store::Store;
 use recoded_wire::link::{LinkReport, Missing};
 use recoded_wire::stream::{COMBINATION_BYTES, Combination, STREAM_BYTES, STREAM_LOG2_MAX};
+use retransmission::RetransmissionBudget;
 use std::collections::VecDeque;
 
 /// Packets allowed beyond those that the rate sends during a round trip and a queue.
@@ -92,8 +94,8 @@ pub(crate) struct Sender {
     again: VecDeque<(u32, u32)>,
     /// Reported lost, and not recovered by received combinations. Oldest first.
     open: VecDeque<(u32, u32)>,
-    /// Numbers of the newest places, and when they were last sent.
-    placed: Box<[(u32, Nanos)]>,
+    /// The newest places.
+    placed: Box<[Placed]>,
     next_place: u32,
     has_begun: bool,
     fec: FecScheduler,
@@ -106,6 +108,16 @@ pub(crate) struct Sender {
     liveness: Liveness,
     /// When the last keepalive was sent.
     asked_at: Nanos,
+    budget: RetransmissionBudget,
+}
+
+/// The symbol at a place.
+#[derive(Copy, Clone, Default, Debug)]
+struct Placed {
+    number: u32,
+    /// Whether the neighbour reported the symbol itself as received since it was last sent.
+    has_come: bool,
+    sent_at: Nanos,
 }
 
 impl Sender {
@@ -124,7 +136,7 @@ impl Sender {
             mean_bytes: 0,
             again: VecDeque::with_capacity(symbols),
             open: VecDeque::with_capacity(symbols),
-            placed: vec![(0, 0); PLACES].into_boxed_slice(),
+            placed: vec![Placed::default(); PLACES].into_boxed_slice(),
             next_place: 0,
             has_begun: false,
             fec: FecScheduler::new(),
@@ -134,6 +146,7 @@ impl Sender {
             heard_at: 0,
             liveness: Liveness::default(),
             asked_at: 0,
+            budget: RetransmissionBudget::new(),
         }
     }
 
@@ -142,7 +155,7 @@ impl Sender {
         // One number, and two pairs of number and place.
         InFlight::memory_bytes(2 * symbols)
             + 5 * symbols * size_of::<u32>()
-            + PLACES * size_of::<(u32, Nanos)>()
+            + PLACES * size_of::<Placed>()
     }
 
     pub(crate) fn hop(&self) -> usize {
@@ -213,7 +226,7 @@ impl Sender {
             return self.due_keepalive(now);
         }
         while let Some((number, place)) = self.again.pop_front() {
-            if self.is_wanted(store, number, now) {
+            if self.is_wanted(store, number, now) && self.may_retransmit(store, number) {
                 return Some(Next::Symbol { number, place, is_repair: true });
             }
         }
@@ -230,7 +243,7 @@ impl Sender {
                     self.next_place = number.wrapping_mul(0x9E37_79B1);
                 }
                 let place = self.next_place;
-                self.placed[place as usize % PLACES].0 = number;
+                self.placed[place as usize % PLACES].number = number;
                 self.next_place = place.wrapping_add(1);
                 if self.is_open_loop() {
                     store.set_done(number, self.receiver);
@@ -275,7 +288,7 @@ impl Sender {
 
     /// Number of the symbol at one of the newest places.
     pub(crate) fn number_at(&self, place: u32) -> u32 {
-        self.placed[place as usize % PLACES].0
+        self.placed[place as usize % PLACES].number
     }
 
     /// Most packets in flight.
@@ -337,10 +350,12 @@ impl Sender {
         let takes = self.link.sent(sequence, carried, bytes, now);
         match what {
             Next::Symbol { .. } | Next::Combination(_) => {
-                if let Next::Symbol { place, .. } = what {
+                if let Next::Symbol { place, is_repair, .. } = what {
                     let mean = if self.mean_bytes == 0 { bytes } else { self.mean_bytes };
                     self.mean_bytes = (7 * mean + bytes) / 8;
-                    self.placed[place as usize % PLACES].1 = now;
+                    let placed = &mut self.placed[place as usize % PLACES];
+                    (placed.sent_at, placed.has_come) = (now, false);
+                    self.left_symbol(is_repair, bytes);
                 }
                 if matches!(what, Next::Symbol { is_repair: false, .. }) {
                     let way = self.link.round_trip.base().unwrap_or(0);
@@ -425,13 +440,18 @@ impl Sender {
         }
         // Other paths have taken over the symbols that are not forwarded.
         let is_lost_behind = self.is_path && self.is_stuck_behind();
-        let Self { receiver, link, open, given_up, .. } = self;
+        self.budget.hear(payload.len());
+        let Self { receiver, link, open, given_up, placed, .. } = self;
         let hop = *receiver;
         let heard = link.resolve(report, payload, now, |carried, outcome| {
             match (carried, outcome) {
                 (Carried::Symbol { number, .. }, Outcome::Came) if is_lost_behind => came(number),
                 (_, Outcome::Came) if is_lost_behind => {}
-                (Carried::Symbol { number, .. }, Outcome::Came) => store.set_done(number, hop),
+                (Carried::Symbol { number, place }, Outcome::Came) => {
+                    store.set_done(number, hop);
+                    let placed = &mut placed[place as usize % PLACES];
+                    placed.has_come |= placed.number == number;
+                }
                 (Carried::Symbol { number, place }, Outcome::Lost)
                     if !store.is_done(number, hop) && open.len() < open.capacity() =>
                 {
@@ -485,7 +505,7 @@ impl Sender {
             }
             if let Some((number, place)) = self.open.pop_front() {
                 // The same report may also list it as missing.
-                self.placed[place as usize % PLACES].1 = now;
+                self.placed[place as usize % PLACES].sent_at = now;
                 self.again.push_back((number, place));
             }
         }
@@ -507,12 +527,16 @@ impl Sender {
             if is_over || self.refuses(store.packet_bytes(number)) {
                 continue;
             }
-            let (number, sent_at) = &mut self.placed[place as usize % PLACES];
-            if *sent_at + patience < now && self.again.len() < self.again.capacity() {
-                *sent_at = now;
-                store.set_undone(*number, self.receiver);
-                self.again.push_back((*number, place));
+            let placed = &mut self.placed[place as usize % PLACES];
+            if placed.sent_at + patience >= now || self.again.len() == self.again.capacity() {
+                continue;
             }
+            if placed.has_come && !self.budget.claims(store.packet_bytes(number)) {
+                continue;
+            }
+            placed.sent_at = now;
+            store.set_undone(number, self.receiver);
+            self.again.push_back((number, place));
         }
     }
 }

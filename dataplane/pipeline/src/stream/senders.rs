@@ -318,6 +318,7 @@ impl Senders {
             let (too_large, lagged) = sender.take_given_up();
             cx.counters.too_large += too_large;
             cx.counters.lagged += lagged;
+            cx.counters.repairs_refused += sender.take_refused();
         }
     }
 

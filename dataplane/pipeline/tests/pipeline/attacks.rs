@@ -439,3 +439,24 @@ fn feedback_draws_no_plan_on_the_packet_path_and_few_elsewhere() {
         assert_eq!(frames.free(), 4096);
     }
 }
+
+/// `hostile.md`, F7: 500 symbols a second of the next generation, with the largest plan, other
+/// sizes or another epoch, once left 5 % of the goodput. Link numbers refuse them where the flow is
+/// faster; a slower one is corrupted, as `docs/limits.md` says.
+#[test]
+fn symbols_of_the_next_generation_end_nothing() {
+    // Size, epochs ahead, bytes of the packet.
+    for (size, epochs, bytes) in [(16, 0, 224), (16, 0, 124), (3, 0, 224), (16, 1, 224)] {
+        let share = generations_under_attack(|number, first| {
+            let epoch = first.common.epoch.wrapping_add(epochs);
+            let common = Header { epoch, ..first.common };
+            let header = CodedHeader { common, size, planned: PLANNED_MAX, ..*first };
+            let ahead = present(number, first).wrapping_add(1);
+            // Numbers of a life of its own, in order.
+            let mut packet = forged(&header, ahead, number / 2);
+            packet.resize(bytes, 1);
+            if number % 2 == 0 { vec![packet] } else { Vec::new() }
+        });
+        assert!(share >= 0.95, "{share} arrive, forged size {size}, {bytes} bytes");
+    }
+}

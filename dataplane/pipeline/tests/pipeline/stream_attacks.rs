@@ -13,7 +13,10 @@ use recoded_wire::stream::{
 /// A thousand packets a second.
 const LOAD: Load = Load { bytes: 400, rate: Some(1000.0), ordered: true };
 
-/// Packets that another MTU of the tunnel would cut.
+/// Packets under attack by one who knows the numbers of the return path as well.
+const INFORMED: Load = Load { bytes: 500, ..LOAD };
+
+/// The same, and packets that another MTU of the tunnel would cut.
 const LARGE: Load = Load { bytes: 1300, ..LOAD };
 
 /// The minimum MTU of a tunnel, and a packet that is never too large.
@@ -55,7 +58,7 @@ fn line_under_attack(
             symbol.expect("a symbol comes first")
         });
         let mut forged = attack(turn, &newest);
-        if load.bytes > TUNNEL_LEAST {
+        if load.bytes > LOAD.bytes && !forged.is_empty() {
             // An informed attacker knows the numbers of the return path as well.
             write_link_sequence(&mut forged, line.newest_back().wrapping_add(1));
         }
@@ -222,5 +225,56 @@ fn link_reports_that_call_large_packets_lost_end_nothing() {
         report(newest, link + 1, turn, if is_large { std::slice::from_ref(&gap) } else { &[] })
     });
     println!("{} bytes", line.load.bytes);
+    assert!(share >= 0.95, "{share}");
+}
+
+/// Share of the packets that arrive, bytes that the source retransmits, and bytes of the forged
+/// packets that draw them.
+fn drawn(attack: impl Fn(u32, &StreamPacket) -> Vec<u8>) -> (f64, u64, u64) {
+    let forged = std::cell::Cell::new(0);
+    let (share, line) = line_under_attack(INFORMED, 0, |turn, newest| {
+        let bytes = attack(turn, newest);
+        forged.set(forged.get() + bytes.len() as u64);
+        bytes
+    });
+    let repairs = line.flow(0).counters.sent_repair * (INFORMED.bytes + STREAM_BYTES) as u64;
+    println!("{repairs} bytes retransmitted, {} forged", forged.get());
+    (share, repairs, forged.get())
+}
+
+/// `hostile.md`, F5: seven symbols each, older than a round trip, once drew 20 to 31 times their
+/// bytes.
+#[test]
+fn link_reports_of_missing_symbols_draw_three_times_their_bytes() {
+    let (_, honest, _) = drawn(|_, _| Vec::new());
+    let (share, repairs, forged) = drawn(|turn, newest| {
+        // Numbers that were reported before.
+        let horizon = newest.header.common.link_sequence.wrapping_sub(500);
+        let mut bytes = report(newest, horizon, turn, &[]);
+        let back = 40 + turn % 60 * 7;
+        let place = |index: u32| newest.symbol().unwrap().place.wrapping_sub((back + index) as u16);
+        let mut named = match parse(&bytes) {
+            Ok(Packet::Link(report)) => report,
+            other => panic!("a link report: {other:?}"),
+        };
+        named.missing = Missing::of((0..7).map(place));
+        write_link(&named, [].into_iter(), &mut bytes);
+        bytes
+    });
+    let most = honest + 3 * forged + (16 << 10);
+    assert!(repairs <= most, "{repairs} bytes for {forged} forged, {honest} without");
+    assert!(share >= 0.95, "{share}");
+}
+
+/// Each symbol was retransmitted a thousand times, in front of new ones.
+#[test]
+fn link_reports_that_nothing_came_draw_three_times_the_new_bytes() {
+    let (share, repairs, _) = drawn(|turn, newest| {
+        let horizon = newest.header.common.link_sequence.wrapping_add(1);
+        let gap = LinkGap { first: horizon.wrapping_sub(900), count: 900 };
+        report(newest, horizon, turn, &[gap])
+    });
+    let new = 6500 * (INFORMED.bytes + STREAM_BYTES) as u64;
+    assert!(repairs <= 3 * new + (3 << 19), "{repairs} bytes for {new} new ones");
     assert!(share >= 0.95, "{share}");
 }

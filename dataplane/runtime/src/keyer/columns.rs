@@ -202,7 +202,7 @@ impl Keyer {
             return;
         }
         let now = self.clock.now();
-        match holding.columns.receive(now, peer.0, message) {
+        match holding.columns.receive(now, message) {
             Ok(is_changed) => {
                 if is_changed {
                     holding.changes += 1;

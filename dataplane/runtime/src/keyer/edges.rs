@@ -6,6 +6,7 @@
 
 use super::{Keyer, SECOND, receives_from};
 use crate::keyring::{Letter, OUTGOING};
+use crate::mailbox::{FLOW_SHARES, flow_share};
 use recoded_pipeline::params::{FlowParams, PeerId, Role, Snapshot};
 use recoded_secure::{ENVELOPE_BYTES, HANDSHAKE_BYTES_MAX, Refused, is_grant, is_group, open_edge};
 use recoded_wire::handshake::travel;
@@ -18,27 +19,36 @@ const PASSED_PER_SECOND: u32 = 1000;
 /// Forwarded messages that wait to be sent; the rest of the queue is for messages of this node.
 const PASSED_WAITING: usize = OUTGOING / 2;
 
-/// Messages forwarded in the present second, by `PeerId`.
+/// Messages forwarded in the present second.
 pub(super) struct Passes {
     second: u64,
+    /// By `PeerId`.
     made: Box<[u32]>,
+    /// By [`flow_share`].
+    of_flow: Box<[u32]>,
 }
 
 impl Passes {
     pub(super) fn new(neighbours: usize) -> Passes {
-        Passes { second: 0, made: vec![0; neighbours].into_boxed_slice() }
+        let zeros = |count| vec![0; count].into_boxed_slice();
+        Passes { second: 0, made: zeros(neighbours), of_flow: zeros(neighbours * FLOW_SHARES) }
     }
 
-    /// Counts a message from this neighbour. Returns whether it may be forwarded.
-    fn spend(&mut self, from: PeerId, now: u64) -> bool {
+    /// Counts a message of a flow from this neighbour. Returns whether it may be forwarded: a flow
+    /// gets as many as it leaves to the other flows of the neighbour.
+    fn spend(&mut self, from: PeerId, flow: u32, now: u64) -> bool {
         let second = now / SECOND;
         if self.second != second {
             self.second = second;
             self.made.fill(0);
+            self.of_flow.fill(0);
         }
-        let Some(made) = self.made.get_mut(usize::from(from.0)) else { return false };
-        let is_left = *made < PASSED_PER_SECOND;
+        let made = self.made.get_mut(usize::from(from.0));
+        let of_flow = self.of_flow.get_mut(flow_share(from, flow));
+        let (Some(made), Some(of_flow)) = (made, of_flow) else { return false };
+        let is_left = *made + *of_flow < PASSED_PER_SECOND;
         *made += u32::from(is_left);
+        *of_flow += u32::from(is_left);
         is_left
     }
 }
@@ -79,22 +89,13 @@ impl Keyer {
             return Ok(());
         }
         let now = self.clock.now();
-        if !party.keys.is_from_peer(message) {
-            party.refuse(Refused::Tag);
-            return Ok(());
-        }
-        if !party.tries.are_left(now, peer.0) {
-            party.refuse(Refused::TooMany);
+        if let Err(reason) = party.admit_edge(now, peer.0, message) {
+            party.refuse(reason);
             return Ok(());
         }
         let mut out = [0; HANDSHAKE_BYTES_MAX];
         let turn = party.keys.receive(now, message, &mut out, &mut self.memory)?;
-        // Others cost no multiplication, as most copies.
-        if let Err(reason) = &turn
-            && !matches!(reason, Refused::TooSoon | Refused::Unexpected | Refused::Malformed)
-        {
-            party.tries.spend(peer.0);
-        }
+        party.note_read(peer.0, message, turn.as_ref().err());
         self.follow_edge(edge, turn, &out);
         Ok(())
     }
@@ -111,7 +112,8 @@ impl Keyer {
             return;
         }
         let has_room = self.keyring.outgoing.len() < PASSED_WAITING;
-        if !has_room || !travel(letter.packet_mut()) || !self.passes.spend(from, self.clock.now()) {
+        let now = self.clock.now();
+        if !has_room || !travel(letter.packet_mut()) || !self.passes.spend(from, flow.id, now) {
             return;
         }
         if is_upstream {

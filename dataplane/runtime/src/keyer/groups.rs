@@ -198,7 +198,7 @@ impl Keyer {
             return;
         }
         let mut keep = |way: &_, newest| memory.keep(way, newest);
-        match receiver.receive(clock.now(), peer.0, message, &mut keep) {
+        match receiver.receive(clock.now(), message, &mut keep) {
             Ok(is_changed) => self.publish(is_changed),
             Err(reason) => {
                 group.refused += 1;

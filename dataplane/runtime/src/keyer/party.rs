@@ -1,11 +1,12 @@
 //! Keys shared with another node, and reports about them.
 
+use super::recorded::Recorded;
 use crate::keyring::SessionReport;
 use crate::memory::Memory;
 use crate::topology::PeerKey;
 use recoded_secure::{
     Admission, Arrived, Association, Entropy, EpochKeys, Gate, Identity, KeyDirection, MARKS_BYTES,
-    OneWayKeys, PrivateKey, Profile, Refused, Ring, Scope, Strength, Suite, Tries, Turn,
+    OneWayKeys, PrivateKey, Profile, Refused, Ring, Scope, Strength, Suite, Tries, Turn, is_cookie,
     is_opening,
 };
 use std::sync::Arc;
@@ -21,7 +22,8 @@ pub(super) struct Party<Keys> {
     pub(super) path: u8,
     pub(super) keys: Source<Keys>,
     /// Failed attempts to read messages, by the neighbour that brought them.
-    pub(super) tries: Tries,
+    tries: Tries,
+    recorded: Recorded,
     refused: u64,
     refusal: Option<Refused>,
 }
@@ -185,8 +187,9 @@ impl<Keys: EpochKeys> Party<Keys> {
             let identity = Identity { scope, private: private.clone(), peer: public, psk };
             Source::Agreed(Box::new(Association::new(identity, profile, now, &entropy)))
         };
-        let (key, tries) = (public.to_string(), Tries::default());
-        Ok(Party { key, path: 0, keys, tries, refused: 0, refusal: None })
+        let (tries, recorded) = (Tries::default(), Recorded::default());
+        let key = public.to_string();
+        Ok(Party { key, path: 0, keys, tries, recorded, refused: 0, refusal: None })
     }
 
     /// The same over this path. One-way keys are for one path.
@@ -204,6 +207,45 @@ impl<Keys: EpochKeys> Party<Keys> {
         oldest.is_some_and(|since| now.saturating_sub(since) < FRESH_NANOS)
     }
 
+    /// Whether a message of the other edge, which a neighbour brought, may be read. Forged ones and
+    /// those that were read before take hashes only, and nothing of the neighbour's budget.
+    pub(super) fn admit_edge(
+        &mut self,
+        now: u64,
+        from: u16,
+        message: &[u8],
+    ) -> Result<(), Refused> {
+        // An edge has no gate, so no edge sends cookies.
+        if is_cookie(message) {
+            return Err(Refused::Unexpected);
+        }
+        if !self.keys.is_from_peer(message) {
+            return Err(Refused::Tag);
+        }
+        // An opening costs a hash.
+        if self.keys.is_one_way() {
+            return Ok(());
+        }
+        if self.recorded.knows(message) {
+            return Err(Refused::Replayed);
+        }
+        if self.tries.are_left(now, from) { Ok(()) } else { Err(Refused::TooMany) }
+    }
+
+    /// Notes that a message of the other edge was read, or why it was refused.
+    pub(super) fn note_read(&mut self, from: u16, message: &[u8], refusal: Option<&Refused>) {
+        // These cost no multiplication, as most copies.
+        let is_cheap =
+            matches!(refusal, Some(Refused::TooSoon | Refused::Unexpected | Refused::Malformed));
+        if is_cheap || self.keys.is_one_way() {
+            return;
+        }
+        self.recorded.note(message);
+        if refusal.is_some() {
+            self.tries.spend(from);
+        }
+    }
+
     pub(super) fn refuse(&mut self, reason: Refused) {
         // Duplicates: each message is sent several times.
         if matches!(reason, Refused::TooSoon | Refused::Unexpected | Refused::Replayed) {
@@ -216,7 +258,7 @@ impl<Keys: EpochKeys> Party<Keys> {
     /// `hears`: whether packets from the other side are expected. Without a return path, the age of
     /// keys that this node made itself says nothing about the peer.
     pub(super) fn report(&self, now: u64, hears: bool) -> SessionReport {
-        let Party { key, keys, refused, refusal, path: _, tries: _ } = self;
+        let Party { key, keys, refused, refusal, .. } = self;
         let sending = keys.ring().sending().map(|epoch| epoch.since);
         let (since, handshakes) = match keys {
             Source::Agreed(association) => (sending, association.agreed()),

@@ -8,8 +8,8 @@ use crate::topology::{EdgeConfig, GroupConfig, GroupPart, PeerKey, RelayedConfig
 use crate::wake::Waker;
 use recoded_pipeline::params::TunnelId;
 use recoded_secure::{
-    Association, GRANT_BYTES_MAX, Grant, GroupSender, Identity, PresharedKey, PrivateKey, Profile,
-    Suite, granted_seeds, timing, write_grant,
+    Association, GRANT_BYTES_MAX, Grant, GrantedSeeds, GroupSender, Identity, PresharedKey,
+    PrivateKey, Profile, Suite, granted_seeds, timing, write_grant,
 };
 
 const UPSTREAM: PeerId = PeerId(0);
@@ -69,18 +69,26 @@ fn deliver(keyer: &mut Keyer, from: PeerId, flow: u32, message: &[u8]) {
 
 /// An initiation of the node with this key to the sink.
 fn initiation(byte: u8, stamp: u64) -> Vec<u8> {
+    initiation_by(byte, stamp, stamp as u8)
+}
+
+fn initiation_by(byte: u8, stamp: u64, random: u8) -> Vec<u8> {
     let (private, peer) = (private(byte), private(1).public());
     let identity = Identity { scope: Scope::Edge(SINK), private, peer, psk: PresharedKey::none() };
     let profile = Profile { suite: Suite::preferred(), strength: Strength::Standard };
     let mut keys = Association::<EdgeKeys>::new(identity, profile, 0, &entropy(3));
     let mut out = [0; HANDSHAKE_BYTES_MAX];
-    let random = entropy(stamp as u8);
+    let random = entropy(random);
     let sent = keys.poll(timing::START_NANOS, stamp, &random, &mut out).unwrap().send;
     out[..sent].to_vec()
 }
 
+fn seeds() -> [GrantedSeeds; 1] {
+    [granted_seeds(&recoded_secure::Secrets::extract(&[1], &[7; 32]), STANDARD, 0)]
+}
+
 fn grant(stamp: u64) -> Vec<u8> {
-    let seeds = [granted_seeds(&recoded_secure::Secrets::extract(&[1], &[7; 32]), STANDARD, 0)];
+    let seeds = seeds();
     let grant = Grant { flow: RELAYED, stamp, strength: STANDARD, epochs: &seeds };
     let mut out = [0; GRANT_BYTES_MAX];
     let bytes = write_grant(&grant, &private(2), &private(1).public(), &entropy(9), &mut out);
@@ -90,7 +98,12 @@ fn grant(stamp: u64) -> Vec<u8> {
 const STANDARD: Strength = Strength::Standard;
 
 fn group_message() -> Vec<u8> {
-    let (own, sinks) = (private(2), vec![private(1).public()]);
+    group_message_of(2)
+}
+
+/// From the node with this key.
+fn group_message_of(byte: u8) -> Vec<u8> {
+    let (own, sinks) = (private(byte), vec![private(1).public()]);
     let profile = Profile { suite: Suite::preferred(), strength: STANDARD };
     let mut sender = GroupSender::new(own, GROUP, sinks, profile, None, &entropy(4));
     let turn = sender.poll(1, 1, || Ok::<_, ()>(entropy(5)), &mut |_, _| true);
@@ -148,16 +161,52 @@ fn handshakes_of_other_keys_cost_an_edge_nothing_and_recorded_ones_a_bounded_par
     assert_eq!(sent(&keyer), 0);
     deliver(&mut keyer, UPSTREAM, SINK, &initiation(2, 5));
     assert_eq!(sent(&keyer), 2 * EDGE_COPIES);
-    let recorded = initiation(2, 1);
-    let mut is_bounded = false;
+    // Those that were recorded before this node started are read once each, within a budget.
+    let recorded: Vec<_> = (1..5).map(|stamp| initiation(2, stamp)).collect();
     for _ in 0..60 {
         keyer.clock = keyer.clock.after(Duration::from_millis(25));
-        deliver(&mut keyer, UPSTREAM, SINK, &recorded);
-        is_bounded |= reason(&keyer) == Refused::TooMany.to_string();
+        recorded.iter().for_each(|message| deliver(&mut keyer, UPSTREAM, SINK, message));
+        assert_eq!(reason(&keyer), Refused::Stale.to_string());
     }
-    assert!(is_bounded);
     assert_eq!(sent(&keyer), 0);
-    deliver(&mut keyer, ANOTHER_UPSTREAM, SINK, &initiation(2, 6));
+    deliver(&mut keyer, UPSTREAM, SINK, &initiation(2, 6));
+    assert_eq!(sent(&keyer), 2 * EDGE_COPIES, "the honest edge behind the same neighbour");
+    keyer.clock = keyer.clock.after(Duration::from_millis(25));
+    // Made before, so that a busy machine reads them within a second or two.
+    let many: Vec<_> = (0..120).map(|byte| initiation_by(2, 1, 100 + byte)).collect();
+    let is_bounded = |message: &Vec<u8>| {
+        deliver(&mut keyer, UPSTREAM, SINK, message);
+        reason(&keyer) == Refused::TooMany.to_string()
+    };
+    assert!(many.iter().map(is_bounded).fold(false, |any, is| any | is));
+    deliver(&mut keyer, ANOTHER_UPSTREAM, SINK, &initiation(2, 7));
+    assert_eq!(sent(&keyer), 2 * EDGE_COPIES);
+}
+
+/// G4: messages that a relay, or a node behind it, forges once spent what the honest edge behind
+/// the same neighbour needed.
+#[test]
+fn forged_messages_of_a_neighbour_displace_no_honest_ones_that_it_brings() {
+    let mut keyer = keyer();
+    let (seeds, sink) = (seeds(), private(1).public());
+    for stamp in 2..60 {
+        // By a node that knows all public keys.
+        let forged = Grant { flow: RELAYED, stamp, strength: STANDARD, epochs: &seeds };
+        let mut out = [0; GRANT_BYTES_MAX];
+        let random = entropy(stamp as u8);
+        let bytes = write_grant(&forged, &private(66), &sink, &random, &mut out).unwrap();
+        deliver(&mut keyer, UPSTREAM, RELAYED, &out[..bytes]);
+        deliver(&mut keyer, UPSTREAM, GROUP, &group_message_of(66));
+        deliver(&mut keyer, UPSTREAM, SINK, &initiation(66, stamp));
+        let cookie = [&[0x27, 3, 0, 0][..], &[stamp as u8; 56]].concat();
+        deliver(&mut keyer, UPSTREAM, SINK, &cookie);
+    }
+    sent(&keyer);
+    deliver(&mut keyer, UPSTREAM, RELAYED, &grant(1));
+    deliver(&mut keyer, UPSTREAM, GROUP, &group_message());
+    deliver(&mut keyer, UPSTREAM, SINK, &initiation(2, 1));
+    assert_eq!(keyer.columns.held().len(), 1);
+    assert_eq!(keyer.groups.ring(GROUP).unwrap().epochs().count(), 1);
     assert_eq!(sent(&keyer), 2 * EDGE_COPIES);
 }
 

@@ -23,10 +23,10 @@ use chacha20poly1305::{KeyInit, XChaCha20Poly1305};
 use subtle::ConstantTimeEq;
 
 use super::message::{COOKIE, COOKIE_BYTES, FIRST_BYTE, HEADER, MAC, MACS, Message, NONCE, parse};
-use super::noise::Identity;
+use super::noise::{Identity, Scope};
 use super::timing::{COOKIE_NANOS, HANDSHAKES_PER_SECOND};
 use crate::error::Refused;
-use crate::keys::{Entropy, PublicKey};
+use crate::keys::{Entropy, PrivateKey, PublicKey};
 use crate::secret::Secret;
 
 /// A decision on a message.
@@ -234,10 +234,36 @@ const MAC1: &[u8] = b"recoded v2 mac1";
 /// Label of keys that seal cookies.
 const COOKIE_KEY: &[u8] = b"recoded v2 cookie";
 
-/// The MAC of a grant or a group message, by the public key of its receiver: it shows for whom the
-/// message is, not who formed it.
-pub(crate) fn mac1(receiver: &PublicKey, before: &[u8]) -> [u8; MAC] {
-    mac(hash(&[MAC1, receiver.bytes()]).expose(), &[before])
+/// The key of the first MAC of messages that only two nodes can form, in one direction.
+#[derive(Debug)]
+pub(crate) struct Mac1(Secret<32>);
+
+impl Mac1 {
+    /// For messages from this node to the peer.
+    pub(crate) fn to(private: &PrivateKey, peer: &PublicKey, scope: Scope) -> Mac1 {
+        Mac1::new(private, peer, peer, scope)
+    }
+
+    /// For messages from the peer to this node.
+    pub(crate) fn from(private: &PrivateKey, peer: &PublicKey, scope: Scope) -> Mac1 {
+        Mac1::new(private, peer, &private.public(), scope)
+    }
+
+    fn new(private: &PrivateKey, peer: &PublicKey, receiver: &PublicKey, scope: Scope) -> Mac1 {
+        let pair = private.shared_with(peer);
+        Mac1(hash(&[MAC1, pair.expose(), receiver.bytes(), &scope.bytes()]))
+    }
+
+    /// The MAC of the bytes before it.
+    pub(crate) fn of(&self, before: &[u8]) -> [u8; MAC] {
+        mac(self.0.expose(), &[before])
+    }
+
+    /// Whether a message ends with its MAC.
+    pub(crate) fn verifies(&self, message: &[u8]) -> bool {
+        let parts = message.split_last_chunk::<MAC>();
+        parts.is_some_and(|(before, tag)| is_equal(&self.of(before), tag))
+    }
 }
 
 fn hash(parts: &[&[u8]]) -> Secret<32> {

@@ -85,6 +85,12 @@ pub fn is_response(message: &[u8]) -> bool {
     matches!(parse(message), Some(Message::Response { .. }))
 }
 
+/// Whether a message has the form of a cookie: anyone may write one.
+#[must_use]
+pub fn is_cookie(message: &[u8]) -> bool {
+    matches!(parse(message), Some(Message::Cookie { .. }))
+}
+
 /// Form of a message; `None` if it has none.
 pub(super) fn parse(bytes: &[u8]) -> Option<Message<'_>> {
     let (header, rest) = bytes.split_first_chunk::<HEADER>()?;

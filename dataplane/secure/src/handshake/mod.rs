@@ -21,8 +21,10 @@ pub mod timing;
 
 pub use cookie::{Admission, Arrived, Gate};
 pub use invitation::{Invitation, JOIN_PAYLOAD_BYTES_MAX, JoinChannel, JoinRequest, Joining};
-pub use message::{HANDSHAKE_BYTES_MAX, HANDSHAKE_TYPE, MARKS_BYTES, is_response, path_of};
+pub use message::{
+    HANDSHAKE_BYTES_MAX, HANDSHAKE_TYPE, MARKS_BYTES, is_cookie, is_response, path_of,
+};
 pub use session::{Established, Identity, Scope, Session, Step};
 
-pub(crate) use cookie::{mac, mac1};
+pub(crate) use cookie::{Mac1, mac};
 pub(crate) use message::{FIRST_BYTE, GRANT, GROUP, MAC, OPENING};

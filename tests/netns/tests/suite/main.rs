@@ -44,6 +44,7 @@ mod plan;
 mod processes;
 mod queues;
 mod reload;
+mod restored;
 mod segmentation;
 mod silence;
 mod sink_restarts;

@@ -29,7 +29,7 @@ impl Sender {
     /// Records a packet sent without reports.
     pub(super) fn left_in_open_loop(&mut self, sent: Next, now: Nanos) {
         if let Next::Symbol { place, .. } = sent {
-            self.placed[place as usize % PLACES].1 = now;
+            self.placed[place as usize % PLACES].sent_at = now;
             self.fec.earn(self.loss(), 0, 0, now);
         }
     }
