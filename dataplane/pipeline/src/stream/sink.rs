@@ -13,6 +13,7 @@ use crate::hop::receive::loss::hop_report;
 use crate::hop::send::repair::ROUNDS;
 use crate::packet::arrival::{Arrival, Data, Fate};
 use crate::packet::incoming::Incoming;
+use crate::stream::arrival_log::ArrivalLog;
 use crate::stream::combination_decoder::CombinationDecoders;
 use crate::stream::delivery::Delivery;
 use crate::stream::window_admission::{self, Candidate, Kept};
@@ -58,6 +59,9 @@ pub(crate) struct StreamSink {
     round_trips: [Nanos; UPSTREAMS_MAX],
     /// Symbols of a combination of an open loop, where nothing can be requested.
     open_loop: Option<u16>,
+    /// Whether the source spreads the stream over several paths, and what arrived.
+    has_paths: bool,
+    arrived: ArrivalLog,
 }
 
 impl StreamSink {
@@ -72,6 +76,8 @@ impl StreamSink {
             round: 0,
             round_trips: [0; UPSTREAMS_MAX],
             open_loop: None,
+            has_paths: false,
+            arrived: ArrivalLog::new(symbols),
         }
     }
 
@@ -80,6 +86,7 @@ impl StreamSink {
         let symbols = 1 << code.window_log2();
         Delivery::memory_bytes(symbols, params.symbol_bytes)
             + CombinationDecoders::memory_bytes(params)
+            + ArrivalLog::memory_bytes(symbols)
     }
 
     /// Symbols not yet recovered from combinations of the neighbour at index `upstream`.
@@ -132,8 +139,9 @@ impl StreamSink {
     }
 
     /// Counts a new symbol.
-    fn count(&self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, number: u32) {
+    fn count(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, number: u32) {
         cx.counters.source_symbols += 1;
+        self.arrived.note(number);
         let missed = cx.io.now.saturating_sub(self.delivery.store().heard_at(number));
         if missed > 0 {
             cx.counters.decoded_after(missed);
@@ -192,7 +200,8 @@ impl StreamSink {
         let missing = numbers.filter(is_missing).take(NACKS_MAX);
         let (epoch, loss) = (cx.upstream.epoch(), cx.upstream.loss.loss());
         let mut asked = 0;
-        cx.upstream.reporter.send(cx.io, epoch, loss, |writer| {
+        let seals = cx.params.has_edge_keys();
+        cx.upstream.reporter.send_to_source(cx.io, epoch, loss, seals, |writer| {
             for unit in missing {
                 if writer.push(Item::Nack(Nack { unit, missing: 1, round })) {
                     asked += 1;
@@ -210,9 +219,15 @@ impl StreamSink {
             failed: cx.counters.generations_failed as u32,
         });
         let epoch = cx.upstream.epoch();
-        cx.upstream.reporter.send(cx.io, epoch, 0.0, |writer| {
+        let mut random = || cx.io.combiner.next_u32();
+        let block = self.has_paths.then(|| self.arrived.block([random(), random()])).flatten();
+        let seals = cx.params.has_edge_keys();
+        cx.upstream.reporter.send_to_source(cx.io, epoch, 0.0, seals, |writer| {
             for item in hop.into_iter().chain([state]) {
                 writer.push(item);
+            }
+            if let Some((first, count)) = block {
+                writer.push_arrivals(first, count, |number| self.arrived.has(number));
             }
         });
     }
@@ -221,6 +236,7 @@ impl StreamSink {
     fn note_first(&mut self, kept: Kept, number: u32) {
         if kept == Kept::First {
             self.settled = number;
+            self.arrived.begin(number);
         }
     }
 
@@ -271,6 +287,7 @@ impl SinkCode for StreamSink {
         let upstream = cx.upstream.place;
         self.round_trips[upstream % UPSTREAMS_MAX] = packet.header.round_trips_nanos();
         self.follow_open_loop(packet);
+        self.has_paths = packet.header.common.flags.has(Flags::PATHS);
         self.decoders.of(upstream).set_open_loop(self.open_loop.is_some());
         let is_repair = packet.header.common.flags.has(Flags::REPAIR);
         let is_news = match packet.body {
