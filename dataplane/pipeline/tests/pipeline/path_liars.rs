@@ -92,9 +92,11 @@ fn liar_on_one_of_two_paths_loses_the_traffic_to_the_honest_one() {
     let nanos = 8 * SECOND;
     let [near, liar] = links();
     let mut failures = Vec::new();
-    for load in [GREEDY, DATAGRAMS] {
+    for (load, spreads) in
+        [(GREEDY, &[Spread::Sum, Spread::Backup][..]), (DATAGRAMS, &[Spread::Backup][..])]
+    {
         let alone = honest(load, nanos);
-        for spread_by in [Spread::Sum, Spread::Backup] {
+        for spread_by in spreads.iter().copied() {
             for (name, which) in LIES {
                 let paths: [&[Link]; 2] = [&[liar; 2], &[near; 2]];
                 let mut line = Line::paths(&paths, load, 52, spread(spread_by));
