@@ -22,6 +22,7 @@ local KINDS = {
 local ITEMS = {
     [0] = "withdrawn", [1] = "hop report", [2] = "flow report", [3] = "NACK", [4] = "ranks",
     [5] = "block acknowledgement", [6] = "size report",
+    [7] = "arrivals", [8] = "seal",
 }
 
 local HEADER_BYTES, TAG_BYTES, LINK_BYTES = 16, 13, 62

@@ -294,6 +294,11 @@ def envelope(prk, vector):
     return header + seal[vector["suite"]](nonce, aad, unhex(vector["packet"]))
 
 
+def report_seal(prk, vector):
+    bound = (b"report" + unhex(vector["report"])).hex()
+    return envelope(prk, dict(vector, bound=bound, packet=""))
+
+
 class Noise:
     """The symmetric state of a pattern with X25519, ChaChaPoly and BLAKE2s."""
 
@@ -461,6 +466,8 @@ def main():
         same(f"symbol {number}", bound(prk, symbol), symbol["tagged"])
     for number, vector in enumerate(document["envelopes"]):
         same(f"envelope {number}", envelope(prk, vector), vector["sealed"])
+    for number, vector in enumerate(document["reports"]):
+        same(f"report {number}", report_seal(prk, vector), vector["seal"])
     for vector in document["handshakes"]:
         for name, made in zip(("initiation", "response", "there", "back"), handshake(vector)):
             same(name, made, vector[name])

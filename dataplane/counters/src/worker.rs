@@ -58,6 +58,9 @@ reasons! {
         /// Of a tagged flow, and there are no keys to verify it with.
         NoSymbolKeys = "no_symbol_keys" => "Nothing, if few: keys come with the first handshake. \
             Else look for what keeps the other end from answering.",
+        /// A report of the sink, at a source with keys for it, that the sink did not write.
+        WrongReport = "wrong_report" => "Nothing, if few: keys come with the first handshake. Run \
+            the same version at both ends. Else look for the relay that forges reports.",
         /// From a neighbour in quarantine: too many symbols with wrong tags came from it, and
         /// others bring the flow.
         Quarantined = "quarantined" => "Look for the relay that changes packets: this neighbour, \

@@ -19,7 +19,7 @@ use crate::config::params::{FlowParams, Nanos, PeerId, Role, ShardId, Sizes};
 use crate::config::report::{DropReason, FlowCounters, FlowReport};
 use crate::edge::class::Marks;
 use crate::env::combine::Combiner;
-use crate::env::egress::{Egress, Ticket};
+use crate::env::egress::{Egress, ReportFate, Ticket};
 use crate::env::io::Io;
 use crate::hop::receive::Upstreams;
 use crate::hop::send::next_hops::{Counts, NextHops};
@@ -359,6 +359,11 @@ impl Shard {
             };
             self.wake(io.now);
             return fate;
+        }
+        match self.verify_report(io, payload) {
+            Ok(ReportFate::New) => {}
+            Ok(ReportFate::Copy) => return Fate::Consumed,
+            Err(reason) => return Fate::Dropped(reason),
         }
         let (fate, _) = self.both(|shard| {
             let (state, mut cx) = split(shard, io);

@@ -23,7 +23,8 @@ use recoded_pipeline::egress::{
 use recoded_pipeline::params::{Nanos, PeerId};
 use recoded_secure::{
     EdgeKeys, HEADER_BYTES as ENVELOPE_HEADER_BYTES, Received, Refused, Ring, Strength,
-    TRAILER_BYTES, TagKey, UnitMasks, open_edge, open_hop, verify_at_relay, verify_symbol,
+    TRAILER_BYTES, TagKey, UnitMasks, open_edge, open_hop, open_report, verify_at_relay,
+    verify_symbol,
 };
 use recoded_wire::header::{Flags, HEADER_BYTES, Header, PacketType};
 use recoded_wire::shard::source_port_of;
@@ -330,6 +331,42 @@ impl Guard {
         let place = self.rings.edge(flow).ok_or(Refused::UnknownKey)?;
         let (_, ring) = &mut self.rings.edges[place];
         open_edge(ring, sealed, &flow.to_be_bytes())
+    }
+
+    /// Authenticates a report of the sink of a flow to its source.
+    ///
+    /// # Errors
+    /// There are no keys for it, or they are exhausted.
+    pub(crate) fn seal_report(
+        &self,
+        flow: u32,
+        report: &[u8],
+    ) -> Result<[u8; ENVELOPE_BYTES], Refused> {
+        let place = self.rings.edge(flow).ok_or(Refused::UnknownKey)?;
+        let (_, ring) = &self.rings.edges[place];
+        ring.sending().ok_or(Refused::UnknownKey)?.keys.seal_report(report)
+    }
+
+    /// Verifies a report of the sink of a flow by the seal of its packet, once. Without keys from
+    /// the sink to the source, as with several sinks, all are accepted.
+    ///
+    /// # Errors
+    /// The sink did not write it, it was received before, or there are no keys yet.
+    pub(crate) fn verify_report(
+        &mut self,
+        flow: u32,
+        report: &[u8],
+        seal: Option<&[u8]>,
+    ) -> Result<(), Refused> {
+        let Some(place) = self.rings.edge(flow) else { return Ok(()) };
+        let (_, ring) = &mut self.rings.edges[place];
+        let mut epochs = ring.epochs().peekable();
+        let has_keys = epochs.peek().is_some();
+        if has_keys && !epochs.any(|epoch| epoch.keys.can_receive()) {
+            return Ok(());
+        }
+        drop(epochs);
+        open_report(ring, seal.ok_or(Refused::UnknownKey)?, report)
     }
 
     /// The key that symbols of a flow are tagged with from the next unit on; `None` without keys,

@@ -22,8 +22,8 @@ use crate::shared::{LinkNow, Shared};
 use crate::topology::{HopConfig, Topology};
 use crate::tunnel::{Offload, Tunnel, Tunnels};
 use recoded_pipeline::egress::{
-    Answer, Egress, Formed, HandOver, KeySerial, Keys, Origin, Outer, Product, ProductInputs,
-    TaggedUnit, Ticket, Unsealed, Untagged,
+    Answer, ENVELOPE_BYTES, Egress, Formed, HandOver, KeySerial, Keys, Origin, Outer, Product,
+    ProductInputs, ReportFate, TaggedUnit, Ticket, Unsealed, Untagged,
 };
 use recoded_pipeline::open::{OpenRequest, Rent};
 use recoded_pipeline::params::{Nanos, PeerId, Role, ShardId, Share, Snapshot, TunnelId};
@@ -315,6 +315,28 @@ impl Keys for Guard {
     fn unseal<'a>(&mut self, shard: ShardId, sealed: &'a mut [u8]) -> Result<&'a [u8], Unsealed> {
         match Guard::unseal(self, shard.flow, sealed) {
             Ok(packet) => Ok(packet),
+            Err(Refused::UnknownKey) => Err(Unsealed::NoKeys),
+            Err(_) => Err(Unsealed::Refused),
+        }
+    }
+
+    fn seal_report(
+        &mut self,
+        shard: ShardId,
+        report: &[u8],
+    ) -> Result<[u8; ENVELOPE_BYTES], Unsealed> {
+        Guard::seal_report(self, shard.flow, report).map_err(|_| Unsealed::NoKeys)
+    }
+
+    fn verify_report(
+        &mut self,
+        shard: ShardId,
+        report: &[u8],
+        seal: Option<&[u8]>,
+    ) -> Result<ReportFate, Unsealed> {
+        match Guard::verify_report(self, shard.flow, report, seal) {
+            Ok(()) => Ok(ReportFate::New),
+            Err(Refused::Replayed) => Ok(ReportFate::Copy),
             Err(Refused::UnknownKey) => Err(Unsealed::NoKeys),
             Err(_) => Err(Unsealed::Refused),
         }

@@ -9,6 +9,9 @@
 //!
 //! The counter is explicit: unit numbers wrap and restart, and a nonce must not. The sink's window
 //! drops replays; it is wide, because packets of a code that decodes late arrive late.
+//!
+//! A seal of a report is an envelope without a packet; its associated data is the header,
+//! `report`, and the report. Counters of both are the same, so no nonce repeats.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -32,6 +35,13 @@ pub const ENVELOPE_BYTES: usize = HEADER_BYTES + TAG_BYTES;
 
 /// Longest associated data of the caller: the flow and other identification of a stream of packets.
 const BOUND_BYTES_MAX: usize = 23;
+
+/// What precedes a sealed report in the associated data. Associated data of packets is shorter than
+/// the shortest report.
+const REPORT: &[u8] = b"report";
+
+/// Longest report.
+pub const REPORT_BYTES_MAX: usize = 1280;
 
 /// An AEAD. Ends agree on one in the handshake.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -130,6 +140,28 @@ impl Sealer {
         Ok(())
     }
 
+    /// Authenticates a report of more than 23 bytes, and at most [`REPORT_BYTES_MAX`], which stays
+    /// in the clear.
+    ///
+    /// # Errors
+    /// The report has another length, or the key is exhausted.
+    pub fn seal_report(&self, report: &[u8]) -> Result<[u8; ENVELOPE_BYTES], Refused> {
+        if self.packets() >= PACKETS_MAX {
+            return Err(Refused::Exhausted);
+        }
+        let mut seal = [0; ENVELOPE_BYTES];
+        let (header, tag) = seal.split_first_chunk_mut().ok_or(Refused::Malformed)?;
+        let mut aad = [0; REPORT_AAD_BYTES_MAX];
+        check_report(report)?;
+        let counter = self.counter.fetch_add(1, Ordering::Relaxed);
+        header[0] = self.key_id;
+        header[1..].copy_from_slice(&counter.to_be_bytes());
+        let aad = Aad::from(associated_report(header, report, &mut aad)?);
+        let sealed = self.key.seal_in_place_separate_tag(nonce(counter), aad, &mut []);
+        tag.copy_from_slice(sealed.map_err(|_| Refused::Long)?.as_ref());
+        Ok(seal)
+    }
+
     /// Decrypts an envelope that this sealer made; `packet` has the length of the sealed packet.
     ///
     /// # Errors
@@ -206,6 +238,27 @@ impl Opener {
         if self.window().accept(counter) { Ok(packet) } else { Err(Refused::Replayed) }
     }
 
+    /// Verifies a report by the seal that [`Sealer::seal_report`] made of it, once.
+    ///
+    /// # Errors
+    /// The seal is not one of this key and report, or was already received.
+    pub fn open_report(&self, seal: &[u8], report: &[u8]) -> Result<(), Refused> {
+        let (header, tag) = seal.split_first_chunk::<HEADER_BYTES>().ok_or(Refused::Malformed)?;
+        let mut tag: [u8; TAG_BYTES] = tag.try_into().map_err(|_| Refused::Malformed)?;
+        let [_, counter @ ..] = *header;
+        let counter = u64::from_be_bytes(counter);
+        if !self.window().is_fresh(counter) {
+            return Err(Refused::Replayed);
+        }
+        check_report(report)?;
+        let mut aad = [0; REPORT_AAD_BYTES_MAX];
+        let aad = Aad::from(associated_report(header, report, &mut aad)?);
+        let opened = self.key.open_in_place(nonce(counter), aad, &mut tag);
+        opened.map_err(|_| Refused::Tag)?;
+        // Another worker may have received a copy meanwhile.
+        if self.window().accept(counter) { Ok(()) } else { Err(Refused::Replayed) }
+    }
+
     fn window(&self) -> MutexGuard<'_, ReplayWindow> {
         self.window.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -227,5 +280,29 @@ fn associated<'a>(
     let written = place.get_mut(..length).ok_or(Refused::Long)?;
     written[..HEADER_BYTES].copy_from_slice(header);
     written[HEADER_BYTES..].copy_from_slice(bound);
+    Ok(written)
+}
+
+const REPORT_AAD_BYTES_MAX: usize = HEADER_BYTES + REPORT.len() + REPORT_BYTES_MAX;
+
+fn check_report(report: &[u8]) -> Result<(), Refused> {
+    match report.len() {
+        0..=BOUND_BYTES_MAX => Err(Refused::Malformed),
+        length if length > REPORT_BYTES_MAX => Err(Refused::Long),
+        _ => Ok(()),
+    }
+}
+
+/// The header and a report, in one buffer.
+fn associated_report<'a>(
+    header: &[u8; HEADER_BYTES],
+    report: &[u8],
+    place: &'a mut [u8; REPORT_AAD_BYTES_MAX],
+) -> Result<&'a [u8], Refused> {
+    let written = place.get_mut(..HEADER_BYTES + REPORT.len() + report.len());
+    let written = written.ok_or(Refused::Long)?;
+    written[..HEADER_BYTES].copy_from_slice(header);
+    written[HEADER_BYTES..][..REPORT.len()].copy_from_slice(REPORT);
+    written[HEADER_BYTES + REPORT.len()..].copy_from_slice(report);
     Ok(written)
 }

@@ -10,7 +10,7 @@ use recoded_wire::unit::{Formed, TaggedUnit};
 
 use crate::association::EpochKeys;
 use crate::derive::Secrets;
-use crate::envelope::{Opener, Sealer};
+use crate::envelope::{ENVELOPE_BYTES, Opener, Sealer};
 use crate::error::Refused;
 use crate::grant::{GrantedSeeds, granted_seeds};
 use crate::handshake::Established;
@@ -225,6 +225,20 @@ impl EdgeKeys {
         sender.sealer.open_own(envelope, bound, packet)
     }
 
+    /// Authenticates a report to the other end; see [`Sealer::seal_report`].
+    ///
+    /// # Errors
+    /// As for [`Sealer::seal_report`], and if these keys are for receiving.
+    pub fn seal_report(&self, report: &[u8]) -> Result<[u8; ENVELOPE_BYTES], Refused> {
+        self.to_send.as_ref().ok_or(Refused::UnknownKey)?.sealer.seal_report(report)
+    }
+
+    /// Whether the other end can send anything under these keys.
+    #[must_use]
+    pub fn can_receive(&self) -> bool {
+        self.to_receive.is_some()
+    }
+
     /// Key that this end tags symbols with; `None` if these keys are for receiving.
     #[must_use]
     pub fn tag_key(&self) -> Option<&TagKey> {
@@ -280,6 +294,24 @@ pub fn open_edge<'a>(
     confirm(&epoch.keys.is_confirmed);
     ring.confirm(key_id);
     Ok(packet)
+}
+
+/// Verifies a report of the other end by its seal, once.
+///
+/// # Errors
+/// The other end did not make it, or it was already received.
+pub fn open_report(
+    ring: &mut Ring<Arc<EdgeKeys>>,
+    seal: &[u8],
+    report: &[u8],
+) -> Result<(), Refused> {
+    let key_id = Opener::key_id_of(seal).ok_or(Refused::Malformed)?;
+    let epoch = ring.by_id(key_id).ok_or(Refused::UnknownKey)?;
+    let receiver = epoch.keys.to_receive.as_ref().ok_or(Refused::UnknownKey)?;
+    receiver.opener.open_report(seal, report)?;
+    confirm(&epoch.keys.is_confirmed);
+    ring.confirm(key_id);
+    Ok(())
 }
 
 fn lane(source_port: u16) -> usize {

@@ -67,8 +67,10 @@ mod relay_columns;
 
 pub use association::{Association, EpochKeys, Turn};
 pub use derive::{LABEL_PREFIX, Secrets};
-pub use envelope::{ENVELOPE_BYTES, HEADER_BYTES, Opener, Sealer, Suite};
-pub use epoch_keys::{EdgeKeys, HopKeys, LANES, Received, open_edge, open_hop, verify_symbol};
+pub use envelope::{ENVELOPE_BYTES, HEADER_BYTES, Opener, REPORT_BYTES_MAX, Sealer, Suite};
+pub use epoch_keys::{
+    EdgeKeys, HopKeys, LANES, Received, open_edge, open_hop, open_report, verify_symbol,
+};
 pub use error::{KeyError, Refused};
 pub use grant::{
     GRANT_BYTES_MAX, GRANT_EPOCHS_MAX, Grant, GrantReader, GrantedSeeds, granted_seeds, is_grant,

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use recoded_secure::{
     Association, EdgeKeys, Entropy, EpochKeys, HANDSHAKE_BYTES_MAX, HopKeys, Identity,
     PresharedKey, PrivateKey, Refused, Ring, Scope, Suite, TRAILER_BYTES, open_edge, open_hop,
-    timing,
+    open_report, timing,
 };
 
 const MILLI: u64 = 1_000_000;
@@ -222,6 +222,39 @@ fn envelopes_open_once_at_the_other_end_and_for_their_flow_only() {
     assert_eq!(open_edge(&mut ring, &mut sealed.clone(), &[5]).unwrap(), [9; 100]);
     assert!(ring.sending().is_some());
     assert_eq!(open_edge(&mut ring, &mut sealed, &[5]), Err(Refused::Replayed));
+}
+
+//= docs/protocol §2.8(f)
+#[test]
+fn reports_verify_once_at_the_source_and_only_as_the_sink_wrote_them() {
+    let [source, sink] = agreed::<EdgeKeys>([Scope::Edge(5); 2]).unwrap();
+    let report: Vec<u8> = (0..100).collect();
+    let mut ring = source.ring().clone();
+    let keys = sink.ring().waiting().or(sink.ring().sending()).unwrap().keys.clone();
+    let seal = keys.seal_report(&report).unwrap();
+    for at in 0..report.len() {
+        let mut other = report.clone();
+        other[at] ^= 1;
+        assert_eq!(open_report(&mut ring, &seal, &other), Err(Refused::Tag), "byte {at}");
+    }
+    for at in 1..seal.len() {
+        let mut other = seal;
+        other[at] ^= 1;
+        assert!(open_report(&mut ring, &other, &report).is_err(), "byte {at} of the seal");
+    }
+    let mut own = sink.ring().clone();
+    assert!(open_report(&mut own, &seal, &report).is_err(), "the sink is no source");
+    assert_eq!(open_report(&mut ring, &seal, &report), Ok(()));
+    assert_eq!(open_report(&mut ring, &seal, &report), Err(Refused::Replayed));
+    // Neither is the other.
+    let mut packet = seal;
+    assert!(open_edge(&mut ring, &mut packet, &[5]).is_err());
+    let mut sealed = [0; recoded_secure::ENVELOPE_BYTES];
+    keys.seal(&mut sealed, &report[..20]).unwrap();
+    assert!(open_report(&mut ring, &sealed, &report[..20]).is_err());
+    for bytes in [0, 23, recoded_secure::REPORT_BYTES_MAX + 1] {
+        assert!(keys.seal_report(&vec![0; bytes]).is_err(), "{bytes} bytes");
+    }
 }
 
 #[test]

@@ -3,6 +3,10 @@
 //! A feedback packet is a header followed by items, each `kind (8) | reserved (8) | value bytes
 //! (16) | value`. Relays pass feedback upstream unchanged, so one packet may cross several lossy
 //! links: every item is a statement of present state that stays true when it is repeated or lost.
+//!
+//! Where the edges of a flow have keys, the packets of a sink end with a seal over all that relays
+//! need not change. Relays withdraw NACKs that they answered; reports of their own are packets of
+//! their own, without a seal.
 
 use crate::coded::SIZE_MAX;
 use crate::header::{HEADER_BYTES, Header, HeaderError, PacketType, word};
@@ -18,12 +22,28 @@ const NACK_BYTES: usize = 8;
 const RANKS_HEADER_BYTES: usize = 4;
 const BLOCK_ACK_BYTES: usize = 4;
 const SIZE_BYTES: usize = 4;
+const ARRIVALS_HEADER_BYTES: usize = 4;
 
-/// Kind of an item that an intermediate node has handled.
+/// Kind of an item that an intermediate node has handled, of those that it may handle, and of the
+/// seal.
 const KIND_WITHDRAWN: u8 = 0;
+const KIND_NACK: u8 = 3;
+const KIND_SEAL: u8 = 8;
+
+/// Bytes of a seal: an envelope without a packet.
+pub const SEAL_BYTES: usize = 25;
+
+/// Bytes of the item of a seal.
+pub const SEAL_ITEM_BYTES: usize = ITEM_HEADER_BYTES + SEAL_BYTES;
+
+/// Bytes of the context of a sealed report: epoch, shard, flow.
+const SEAL_CONTEXT_BYTES: usize = 6;
 
 /// Maximum NACKs of one packet, so that it fits any link.
 pub const NACKS_MAX: usize = 32;
+
+/// Maximum numbers of an arrival report.
+pub const ARRIVALS_MAX: usize = 256;
 
 /// The header of a feedback packet.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -137,6 +157,25 @@ impl<'a> RankReport<'a> {
     }
 }
 
+/// Which source symbols of a block of numbers the sink of a stream has: the source judges by it
+/// the paths that it sent them over.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct ArrivalReport<'a> {
+    /// The first number.
+    first: u32,
+    /// A bit for each number, most significant first.
+    bitmap: &'a [u8],
+}
+
+impl<'a> ArrivalReport<'a> {
+    /// The numbers, and whether the sink has them; at most [`ARRIVALS_MAX`].
+    pub fn numbers(&self) -> impl Iterator<Item = (u32, bool)> + 'a {
+        let Self { first, bitmap } = *self;
+        let bits = (0..8 * bitmap.len()).map(move |at| bitmap[at / 8] << (at % 8) & 0x80 != 0);
+        bits.enumerate().map(move |(at, came)| (first.wrapping_add(at as u32), came))
+    }
+}
+
 /// One statement of a feedback packet.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub enum Item<'a> {
@@ -153,6 +192,8 @@ pub enum Item<'a> {
     BlockAck(u16),
     /// Kind 6.
     Size(SizeReport),
+    /// Kind 7. Written by [`Writer::push_arrivals`].
+    Arrivals(ArrivalReport<'a>),
 }
 
 /// Writes items after the header of a packet buffer.
@@ -209,6 +250,14 @@ impl<'a> Writer<'a> {
                 out[RANKS_HEADER_BYTES..].copy_from_slice(report.counts);
                 return true;
             }
+            Item::Arrivals(ArrivalReport { first, bitmap }) => {
+                let Some(out) = self.item(7, ARRIVALS_HEADER_BYTES + bitmap.len()) else {
+                    return false;
+                };
+                out[..ARRIVALS_HEADER_BYTES].copy_from_slice(&first.to_be_bytes());
+                out[ARRIVALS_HEADER_BYTES..].copy_from_slice(bitmap);
+                return true;
+            }
         };
         let Some(out) = self.item(kind, length) else { return false };
         out.copy_from_slice(&value[..length]);
@@ -222,6 +271,28 @@ impl<'a> Writer<'a> {
         out[..RANKS_HEADER_BYTES].copy_from_slice(&[epoch, 0, 0, 0]);
         for (word, count) in out[RANKS_HEADER_BYTES..].chunks_exact_mut(4).zip(counts) {
             word.copy_from_slice(&count.to_be_bytes());
+        }
+        true
+    }
+
+    /// Appends an arrival report about `count` numbers, rounded down to a multiple of 8 and at most
+    /// [`ARRIVALS_MAX`]. Returns false, writing nothing, when it does not fit or there are none.
+    pub fn push_arrivals(
+        &mut self,
+        first: u32,
+        count: usize,
+        mut came: impl FnMut(u32) -> bool,
+    ) -> bool {
+        let bytes = count.min(ARRIVALS_MAX) / 8;
+        if bytes == 0 {
+            return false;
+        }
+        let Some(out) = self.item(7, ARRIVALS_HEADER_BYTES + bytes) else { return false };
+        let (head, bitmap) = out.split_at_mut(ARRIVALS_HEADER_BYTES);
+        head.copy_from_slice(&first.to_be_bytes());
+        for (at, byte) in bitmap.iter_mut().enumerate() {
+            let numbers = (0..8).map(|bit| first.wrapping_add(8 * at as u32 + bit));
+            *byte = numbers.fold(0, |byte, number| byte << 1 | u8::from(came(number)));
         }
         true
     }
@@ -274,6 +345,63 @@ pub fn withdraw_nacks(payload: &mut [u8], mut answered: impl FnMut(Nack) -> bool
     }
 }
 
+/// The seal of a packet and its offset: its last item, which ends the packet. `None` without one.
+fn seal_at(payload: &[u8]) -> Option<(usize, &[u8])> {
+    let mut at = FEEDBACK_BYTES;
+    loop {
+        let head = payload.get(at..at + ITEM_HEADER_BYTES)?;
+        let length = usize::from(u16::from_be_bytes([head[2], head[3]]));
+        let end = at + ITEM_HEADER_BYTES + length;
+        if head[0] == KIND_SEAL {
+            let value = payload.get(at + ITEM_HEADER_BYTES..end)?;
+            let is_whole = head[1] == 0 && length == SEAL_BYTES && end == payload.len();
+            return is_whole.then_some((at, value));
+        }
+        at = end;
+    }
+}
+
+/// The seal of a feedback packet that ends with one.
+pub fn seal_of(payload: &[u8]) -> Option<&[u8]> {
+    seal_at(payload).map(|(_, seal)| seal)
+}
+
+/// Appends the item of a seal to a packet of `length` bytes in a buffer; returns the new length.
+///
+/// # Panics
+/// When the buffer has no room for [`SEAL_ITEM_BYTES`] more.
+pub fn append_seal(buffer: &mut [u8], length: usize, seal: &[u8; SEAL_BYTES]) -> usize {
+    let (head, value) = buffer[length..][..SEAL_ITEM_BYTES].split_at_mut(ITEM_HEADER_BYTES);
+    head.copy_from_slice(&[KIND_SEAL, 0, 0, SEAL_BYTES as u8]);
+    value.copy_from_slice(seal);
+    length + SEAL_ITEM_BYTES
+}
+
+/// Writes what a seal covers of a feedback packet to `out`, whether the seal is there yet or not:
+/// epoch, shard, flow, and the bytes behind the common header up to the seal, in which the kind of
+/// NACKs reads as that of withdrawn items. `None` if it does not fit, or the header is incomplete.
+pub fn covered_by_seal<'a>(payload: &[u8], out: &'a mut [u8]) -> Option<&'a [u8]> {
+    let end = seal_at(payload).map_or(payload.len(), |(at, _)| at);
+    let body = payload.get(HEADER_BYTES..end).filter(|body| body.len() >= 8)?;
+    let out = out.get_mut(..SEAL_CONTEXT_BYTES + body.len())?;
+    let (context, covered) = out.split_at_mut(SEAL_CONTEXT_BYTES);
+    context.copy_from_slice(&payload[2..2 + SEAL_CONTEXT_BYTES]);
+    covered.copy_from_slice(body);
+    let mut at = FEEDBACK_BYTES - HEADER_BYTES;
+    while let Some(head) = covered.get_mut(at..at + ITEM_HEADER_BYTES) {
+        if head[0] == KIND_NACK {
+            head[0] = KIND_WITHDRAWN;
+        }
+        at += ITEM_HEADER_BYTES + usize::from(u16::from_be_bytes([head[2], head[3]]));
+    }
+    Some(out)
+}
+
+/// Whether a feedback packet has items that only a sink writes.
+pub fn is_of_sink(payload: &[u8]) -> bool {
+    items(payload).any(|item| !matches!(item, Item::Hop(_) | Item::Size(_)))
+}
+
 fn read(kind: u8, value: &[u8]) -> Option<Item<'_>> {
     let word = |at: usize| Some(u32::from_be_bytes(value.get(at..at + 4)?.try_into().ok()?));
     let half = |at: usize| Some(u16::from_be_bytes(value.get(at..at + 2)?.try_into().ok()?));
@@ -292,6 +420,11 @@ fn read(kind: u8, value: &[u8]) -> Option<Item<'_>> {
         }
         5 => Item::BlockAck(half(0)?),
         6 => Item::Size(SizeReport { hop: *value.first()?, bytes: half(2)? }),
+        7 => {
+            let (_, bitmap) = value.split_at_checked(ARRIVALS_HEADER_BYTES)?;
+            let fits = (1..=ARRIVALS_MAX / 8).contains(&bitmap.len());
+            return fits.then_some(Item::Arrivals(ArrivalReport { first: word(0)?, bitmap }));
+        }
         _ => return None,
     })
 }
@@ -335,6 +468,22 @@ mod tests {
     }
 
     #[test]
+    fn arrivals_written_are_read_back() {
+        let mut buffer = [0u8; 128];
+        let mut writer = Writer::new(&mut buffer);
+        assert!(!writer.push_arrivals(7, 7, |_| true), "no whole byte");
+        assert!(writer.push_arrivals(u32::MAX - 2, 19, |number| number % 3 == 0));
+        let length = writer.finish();
+        assert_eq!(buffer[FEEDBACK_BYTES..][..8], [7, 0, 0, 6, 0xFF, 0xFF, 0xFF, 0xFD]);
+        let Some(Item::Arrivals(report)) = items(&buffer[..length]).next() else {
+            panic!("no arrival report");
+        };
+        let read: Vec<_> = report.numbers().collect();
+        assert_eq!((read.len(), read[0], read[2]), (16, (u32::MAX - 2, false), (u32::MAX, true)));
+        assert!(read.iter().all(|(number, came)| (number % 3 == 0) == *came));
+    }
+
+    #[test]
     fn withdrawn_nacks_are_not_read_any_more() {
         let mut buffer = [0u8; 128];
         let mut writer = Writer::new(&mut buffer);
@@ -345,6 +494,42 @@ mod tests {
         withdraw_nacks(&mut buffer[..length], |nack| nack.unit != 1);
         let left = Item::Nack(Nack { unit: 1, missing: 1, round: 0 });
         assert_eq!(items(&buffer[..length]).collect::<Vec<_>>(), [left]);
+    }
+
+    #[test]
+    fn seal_covers_all_but_what_relays_change() {
+        let mut buffer = [0u8; 128];
+        let common = Header {
+            packet_type: PacketType::Feedback,
+            flags: Flags(0),
+            epoch: 3,
+            shard: 4,
+            flow: 0x0102_0304,
+            link_sequence: 2,
+            hop_index: 5,
+        };
+        FeedbackHeader { common, node: 1, number: 2 }.write(&mut buffer);
+        let mut writer = Writer::new(&mut buffer);
+        writer.push(Item::Flow(FlowReport { newest: 9, complete: 8, failed: 1 }));
+        writer.push(Item::Nack(Nack { unit: 7, missing: 1, round: 0 }));
+        let length = writer.finish();
+        let (mut before, mut after) = ([0; 128], [0; 128]);
+        let before = covered_by_seal(&buffer[..length], &mut before).unwrap();
+        assert_eq!(before[..6], [3, 4, 1, 2, 3, 4]);
+        assert_eq!(seal_of(&buffer[..length]), None);
+        let sealed = append_seal(&mut buffer, length, &[0xEE; SEAL_BYTES]);
+        assert_eq!(seal_of(&buffer[..sealed]), Some(&[0xEE; SEAL_BYTES][..]));
+        for at in 0..length {
+            let mut packet = buffer;
+            packet[at] ^= 1;
+            let changed = covered_by_seal(&packet[..sealed], &mut after) != Some(before);
+            assert_eq!(changed, (2..8).contains(&at) || at >= HEADER_BYTES, "byte {at}");
+        }
+        withdraw_nacks(&mut buffer[..sealed], |_| true);
+        assert_eq!(covered_by_seal(&buffer[..sealed], &mut after), Some(before));
+        // Nothing may follow.
+        assert_eq!(seal_of(&buffer[..sealed + 1]), None);
+        assert!(is_of_sink(&buffer[..sealed]));
     }
 
     #[test]
@@ -382,6 +567,10 @@ mod tests {
             let mut bytes = bytes;
             withdraw_nacks(&mut bytes, |_| true);
             prop_assert!(!items(&bytes).any(|item| matches!(item, Item::Nack(_))));
+            let (mut small, mut large) = ([0; 40], [0; 400]);
+            let _ = (covered_by_seal(&bytes, &mut small), seal_of(&bytes));
+            let covered = covered_by_seal(&bytes, &mut large).map(<[u8]>::len);
+            prop_assert!(covered.is_none_or(|length| length + 10 <= bytes.len()));
         }
 
         #[test]

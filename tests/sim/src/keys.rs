@@ -3,10 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use recoded_pipeline::egress::{self, Formed, KeySerial, TaggedUnit, Unsealed, Untagged};
+use recoded_pipeline::egress::{
+    self, ENVELOPE_BYTES, Formed, KeySerial, ReportFate, TaggedUnit, Unsealed, Untagged,
+};
 use recoded_pipeline::params::ShardId;
 use recoded_secure::{
-    HEADER_BYTES, Opener, Sealer, Secrets, Strength, Suite, TagKey, UnitMasks, granted_seeds,
+    HEADER_BYTES, Opener, Refused, Sealer, Secrets, Strength, Suite, TagKey, UnitMasks,
+    granted_seeds,
 };
 
 /// Packets that may be late: more than any scenario has of a shard.
@@ -22,6 +25,9 @@ pub(crate) struct Keys {
     strength: Strength,
     sealers: BTreeMap<ShardId, Sealer>,
     openers: BTreeMap<ShardId, Opener>,
+    /// The same for reports of the sink.
+    report_sealers: BTreeMap<ShardId, Sealer>,
+    report_openers: BTreeMap<ShardId, Opener>,
     /// By shard and session of the source.
     tags: BTreeMap<(ShardId, u32), (TagKey, UnitMasks)>,
     /// Sessions that the source had before.
@@ -66,6 +72,31 @@ impl egress::Keys for Keys {
             self.sealers.entry(shard).or_insert_with(|| secrets(seed, shard).sealer(SUITE, 1));
         out[HEADER_BYTES..][..packet.len()].copy_from_slice(packet);
         sealer.seal(out, &[shard.shard]).map_err(|_| Unsealed::NoKeys)
+    }
+
+    fn seal_report(
+        &mut self,
+        shard: ShardId,
+        report: &[u8],
+    ) -> Result<[u8; ENVELOPE_BYTES], Unsealed> {
+        let sealer = || secrets(!self.seed, shard).sealer(SUITE, 1);
+        let sealer = self.report_sealers.entry(shard).or_insert_with(sealer);
+        sealer.seal_report(report).map_err(|_| Unsealed::NoKeys)
+    }
+
+    fn verify_report(
+        &mut self,
+        shard: ShardId,
+        report: &[u8],
+        seal: Option<&[u8]>,
+    ) -> Result<ReportFate, Unsealed> {
+        let opener = || secrets(!self.seed, shard).opener(SUITE, WINDOW_PACKETS);
+        let opener = self.report_openers.entry(shard).or_insert_with(opener);
+        match opener.open_report(seal.ok_or(Unsealed::NoKeys)?, report) {
+            Ok(()) => Ok(ReportFate::New),
+            Err(Refused::Replayed) => Ok(ReportFate::Copy),
+            Err(_) => Err(Unsealed::Refused),
+        }
     }
 
     fn unseal<'a>(&mut self, shard: ShardId, sealed: &'a mut [u8]) -> Result<&'a [u8], Unsealed> {

@@ -35,6 +35,8 @@ pub struct Document {
     pub symbols: Vec<Bound>,
     /// Packets from end to end.
     pub envelopes: Vec<Envelope>,
+    /// Seals of reports from end to end.
+    pub reports: Vec<Report>,
     /// Handshakes: of a hop, and of the ends of a flow with strict tags.
     pub handshakes: Vec<Handshake>,
     /// A path without a return path.
@@ -138,6 +140,21 @@ pub struct Envelope {
     pub packet: Hex,
     /// The envelope.
     pub sealed: Hex,
+}
+
+/// A report and its seal.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Report {
+    /// 1 AES-128-GCM, 2 ChaCha20-Poly1305.
+    pub suite: u8,
+    /// The id of the key.
+    pub key_id: u8,
+    /// Number of packets and reports before it.
+    pub counter: u64,
+    /// The sealed bytes: epoch, shard, flow, node, number, items.
+    pub report: Hex,
+    /// The seal.
+    pub seal: Hex,
 }
 
 /// Both messages of a handshake, and the secrets.
@@ -255,6 +272,7 @@ pub fn document() -> Document {
             .flat_map(|strength| bound(&secrets, strength))
             .collect(),
         envelopes: envelopes(&secrets),
+        reports: reports(&secrets),
         handshakes: vec![
             handshake(Scope::Hop, Strength::Standard),
             handshake(Scope::Edge(0xF10F_0004), Strength::Strict),
@@ -414,6 +432,20 @@ fn envelopes(secrets: &Secrets) -> Vec<Envelope> {
                 packet,
                 sealed: Hex(sealed),
             });
+        }
+    }
+    all
+}
+
+fn reports(secrets: &Secrets) -> Vec<Report> {
+    let mut all = Vec::new();
+    for suite in Suite::ALL {
+        let sealer = secrets.sealer(suite, 5);
+        for (counter, bytes) in [24, 97].into_iter().enumerate() {
+            let report = symbols(bytes as u32, 1, bytes).remove(0);
+            let seal = Hex::from(sealer.seal_report(&report.0).expect("a report"));
+            let (suite, counter) = (suite.code(), counter as u64);
+            all.push(Report { suite, key_id: 5, counter, report, seal });
         }
     }
     all

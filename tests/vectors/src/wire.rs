@@ -142,6 +142,13 @@ pub enum FeedbackItem {
         /// Bytes of UDP payload.
         bytes: u16,
     },
+    /// Kind 7.
+    Arrivals {
+        /// The first number.
+        first: u32,
+        /// Whether the sink has it, and those that follow.
+        came: Vec<bool>,
+    },
 }
 
 impl From<Block> for BlockWord {
@@ -171,6 +178,10 @@ impl From<Item<'_>> for FeedbackItem {
             }
             Item::BlockAck(block) => FeedbackItem::BlockAck { block },
             Item::Size(SizeReport { hop, bytes }) => FeedbackItem::Size { hop, bytes },
+            Item::Arrivals(report) => FeedbackItem::Arrivals {
+                first: report.numbers().next().map_or(0, |(number, _)| number),
+                came: report.numbers().map(|(_, came)| came).collect(),
+            },
         }
     }
 }
@@ -278,7 +289,7 @@ fn written(header: &CodedHeader, block: Option<Block>, index: u8) -> Coded {
     }
 }
 
-/// Reports of feedback packets: none, each kind alone, all together.
+/// Reports of feedback packets: none, each kind alone, kinds 1 to 6 together, arrivals.
 fn reports() -> Vec<Vec<FeedbackItem>> {
     let hop = FeedbackItem::Hop { hop: 3, loss: 65535, burst_mean: 0x280 };
     let flow = FeedbackItem::Flow { newest: 2, complete: u32::MAX, failed: 7 };
@@ -294,7 +305,11 @@ fn reports() -> Vec<Vec<FeedbackItem>> {
     let mut all = vec![hop.clone(), flow.clone(), ranks.clone()];
     all.extend_from_slice(&nacks);
     all.extend([block.clone(), size.clone()]);
-    vec![vec![], vec![hop], vec![flow], nacks.to_vec(), vec![ranks], vec![block], vec![size], all]
+    let came = (0..40).map(|bit| bit % 3 > 0).collect();
+    let arrivals = vec![flow.clone(), FeedbackItem::Arrivals { first: u32::MAX - 9, came }];
+    let nacks = nacks.to_vec();
+    let alone = [vec![hop], vec![flow], nacks, vec![ranks], vec![block], vec![size]];
+    [vec![]].into_iter().chain(alone).chain([all, arrivals]).collect()
 }
 
 fn feedback(number: u8, items: &[FeedbackItem]) -> Feedback {
@@ -333,6 +348,10 @@ fn push(writer: &mut Writer<'_>, item: &FeedbackItem) -> bool {
         FeedbackItem::Size { hop, bytes } => Item::Size(SizeReport { hop, bytes }),
         FeedbackItem::Ranks { epoch, ref counts } => {
             return writer.push_ranks(epoch, counts.iter().copied());
+        }
+        FeedbackItem::Arrivals { first, ref came } => {
+            let has = |number: u32| came[number.wrapping_sub(first) as usize];
+            return writer.push_arrivals(first, came.len(), has);
         }
     })
 }

@@ -275,6 +275,11 @@ impl FlowParams {
         sealing_bytes(self.sealed)
     }
 
+    /// Whether source and sink share keys: reports of the sink are sealed.
+    pub fn has_edge_keys(&self) -> bool {
+        self.tagged || self.sealed
+    }
+
     /// Bytes of a symbol that its tag takes.
     pub fn tag_bytes(&self) -> usize {
         match (self.tagged, self.strict) {

@@ -43,6 +43,15 @@ impl fmt::Display for Unsealed {
 
 impl Error for Unsealed {}
 
+/// Whether a genuine report is new.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum ReportFate {
+    /// It may be read.
+    New,
+    /// It was received before.
+    Copy,
+}
+
 /// Age of a key that verified a symbol, among all keys of this node: a later key has a greater
 /// number.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -143,6 +152,34 @@ pub trait Keys {
     ) -> Result<KeySerial, Untagged> {
         let _ = (unit, formed, symbol);
         Err(Untagged::NoKeys)
+    }
+
+    /// Authenticates a sink's report to the source of its flow; `report` is what the seal covers.
+    ///
+    /// # Errors
+    /// There are no keys from the sink to the source, or they are exhausted.
+    fn seal_report(
+        &mut self,
+        shard: ShardId,
+        report: &[u8],
+    ) -> Result<[u8; ENVELOPE_BYTES], Unsealed> {
+        let _ = (shard, report);
+        Err(Unsealed::NoKeys)
+    }
+
+    /// Verifies a report of the sink of a flow that begins here, by the seal of the packet if it
+    /// has one. All of it may be forged. Without keys from the sink to the source all are accepted.
+    ///
+    /// # Errors
+    /// The sink did not write it, or there are no keys yet.
+    fn verify_report(
+        &mut self,
+        shard: ShardId,
+        report: &[u8],
+        seal: Option<&[u8]>,
+    ) -> Result<ReportFate, Unsealed> {
+        let _ = (shard, report, seal);
+        Ok(ReportFate::New)
     }
 
     /// Whether there are keys to verify symbols of a shard: a symbol under other keys was tagged

@@ -447,7 +447,7 @@ impl SourceCode for RlncSource {
                 Item::Size(size) => {
                     self.mender.hear_size(size, header.common.hop_index, cx.io.now);
                 }
-                Item::Ranks(_) | Item::BlockAck(_) => {}
+                Item::Ranks(_) | Item::BlockAck(_) | Item::Arrivals(_) => {}
             }
         }
         self.planner.refresh(params, cx.io);

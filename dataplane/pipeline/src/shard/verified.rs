@@ -1,16 +1,18 @@
-//! Tags of symbols at a shard: verification, and the handling of refused symbols and of the
-//! neighbour that sent them.
+//! Tags of symbols and seals of reports at a shard: verification, and the handling of refused
+//! symbols and of the neighbour that sent them.
 
 use crate::config::params::Nanos;
 use crate::config::report::DropReason;
-use crate::env::egress::{Egress, Keys};
+use crate::env::egress::{Egress, Keys, ReportFate};
 use crate::env::io::Io;
+use crate::hop::receive::feedback::BYTES_MAX;
 use crate::packet::arrival::{Arrival, Data};
 use crate::shard::Shard;
 use crate::stage::{RoleState, each};
 use crate::unit::role::Lifecycle;
 use crate::unit::tags;
-use recoded_wire::frames::Frames;
+use recoded_wire::feedback::{covered_by_seal, is_of_sink, seal_of};
+use recoded_wire::frames::{Frames, Span};
 
 /// This long after the first valid tag, no symbol is under earlier keys: streams keep symbols for 4
 /// s.
@@ -55,6 +57,29 @@ impl Shard {
                 Err(reason)
             }
         }
+    }
+
+    /// Verifies a feedback packet at a source, before it can change any state. Those without items
+    /// of a sink are a relay's own, authenticated by its hop.
+    ///
+    /// # Errors
+    /// The packet must be dropped.
+    //= docs/protocol §2.8(g)
+    pub(super) fn verify_report(
+        &self,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+        payload: Span,
+    ) -> Result<ReportFate, DropReason> {
+        let Io { frames, egress, .. } = &mut *io;
+        let packet = frames.bytes(payload);
+        if !self.present.params.has_edge_keys() || !is_of_sink(packet) {
+            return Ok(ReportFate::New);
+        }
+        let keys = egress.keys().ok_or(DropReason::WrongReport)?;
+        let mut covered = [0; BYTES_MAX];
+        let covered = covered_by_seal(packet, &mut covered).ok_or(DropReason::WrongReport)?;
+        let fate = keys.verify_report(self.id, covered, seal_of(packet));
+        fate.map_err(|_| DropReason::WrongReport)
     }
 
     /// Notes wrong tags of the neighbour that last sent a packet. Not at first: packets in flight

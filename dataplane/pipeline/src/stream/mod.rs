@@ -16,6 +16,8 @@ pub(crate) mod fec_scheduler;
 
 pub(crate) mod received_bitmap;
 
+pub(crate) mod arrival_log;
+
 pub(crate) mod combination_decoder;
 
 pub(crate) mod paths;

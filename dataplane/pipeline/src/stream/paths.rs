@@ -5,11 +5,15 @@
 //! whether it can take one now. Together the paths carry the sum of their rates, and the receiver
 //! restores the order.
 
-use crate::config::params::{Nanos, PeerId, Spread};
+mod arrivals;
+
+use crate::config::params::{NEXT_HOPS_MAX, Nanos, PeerId, Spread};
 use crate::config::report::Branch;
 use crate::hop::receive::shares::Shares;
+use crate::stream::paths::arrivals::{PathArrivals, PathState, Use};
 use crate::stream::sender::Sender;
 use crate::stream::store::Store;
+use recoded_wire::feedback::ArrivalReport;
 
 /// A path is full when a symbol would queue for longer than this: enough for bursts to stay off the
 /// longer path, too little to delay later packets.
@@ -41,6 +45,9 @@ const READ_NANOS: Nanos = 5_000_000;
 const TAKE_OVER_NANOS: Nanos = 100_000_000;
 const TAKE_CONFIRMED_NANOS: Nanos = 1_000_000_000;
 
+/// Interval of judgements of paths by the sink's reports, which are 20 ms apart.
+const JUDGE_NANOS: Nanos = 5_000_000;
+
 /// Flag on a carrier: the symbol reached the first hop, but was not forwarded from there.
 const CAME: u8 = 0x80;
 
@@ -66,15 +73,21 @@ pub(crate) struct Paths {
     has_doubts: bool,
     /// Distribution of symbols over the paths.
     shares: Shares,
+    /// Symbols that arrived over each path, by the sink's reports, and when paths are judged by
+    /// them next. Used at the source.
+    arrivals: PathArrivals,
+    judges_at: Nanos,
 }
 
 impl Paths {
     /// Creates the state for a window of this many symbols, a power of two.
     pub(crate) fn new(spread: Spread, symbols: usize) -> Self {
-        let carriers = vec![0; Self::memory_bytes(spread, symbols)].into_boxed_slice();
+        let symbols = Self::symbols(spread, symbols);
         Self {
             spread,
-            carriers,
+            carriers: vec![0; symbols].into_boxed_slice(),
+            arrivals: PathArrivals::new(symbols),
+            judges_at: 0,
             doubted: (0, 0),
             halted: 0,
             again_at: (0, 0),
@@ -87,7 +100,9 @@ impl Paths {
 
     /// Resizes the window to this many symbols, a power of two, ending before number `end`.
     pub(crate) fn resize(&mut self, symbols: usize, end: u32) {
-        let new = vec![0; Self::memory_bytes(self.spread, symbols)].into_boxed_slice();
+        let symbols = Self::symbols(self.spread, symbols);
+        self.arrivals.resize(symbols);
+        let new = vec![0; symbols].into_boxed_slice();
         let old = std::mem::replace(&mut self.carriers, new);
         for back in 1..=old.len().min(self.carriers.len()) as u32 {
             let number = end.wrapping_sub(back) as usize;
@@ -95,9 +110,15 @@ impl Paths {
         }
     }
 
+    /// Symbols whose path is recorded.
+    fn symbols(spread: Spread, symbols: usize) -> usize {
+        if spread == Spread::Every { 0 } else { symbols }
+    }
+
     /// Allocated bytes.
     pub(crate) fn memory_bytes(spread: Spread, symbols: usize) -> usize {
-        if spread == Spread::Every { 0 } else { symbols }
+        let symbols = Self::symbols(spread, symbols);
+        symbols + PathArrivals::memory_bytes(symbols)
     }
 
     pub(crate) fn spread(&self) -> Spread {
@@ -109,13 +130,25 @@ impl Paths {
         if self.spread == Spread::Every {
             return Branch::default();
         }
-        let is_in_doubt = (self.doubted.0 | self.doubted.1) & 1 << place != 0;
+        let is_in_doubt = self.lost() & 1 << place != 0;
         Branch { share: self.shares.of(place), is_in_doubt, waits_since: None }
     }
 
-    /// Whether some of several paths to one receiver do not answer, and others have taken over.
+    /// Bitmap of the paths that others have taken over from.
+    fn lost(&self) -> u8 {
+        let paths =
+            (0..NEXT_HOPS_MAX).filter(|place| self.arrivals.is_avoided(*place, self.watched_at));
+        paths.fold(self.doubted.0 | self.doubted.1, |bits, place| bits | 1 << place)
+    }
+
+    /// Whether the path at `place` is suspended: its next hop confirms nothing.
+    pub(crate) fn is_suspended(&self, place: usize, now: Nanos) -> bool {
+        self.arrivals.is_suspended(place, now)
+    }
+
+    /// Whether some of several paths to one receiver deliver nothing, and others have taken over.
     pub(crate) fn lacks_some(&self, hops: &[Hop]) -> bool {
-        let lost = (self.doubted.0 | self.doubted.1).count_ones() as usize;
+        let lost = self.lost().count_ones() as usize;
         self.spread != Spread::Every && (1..hops.len()).contains(&lost)
     }
 
@@ -163,16 +196,23 @@ impl Paths {
     ) -> usize {
         let avoid = if again { Some(self.carrier(number)) } else { None };
         let backup = self.spread == Spread::Backup;
-        // Sort key, best first: answers, carries this size, is not the previous path, is not full,
-        // arrives first.
+        let arrivals = &self.arrivals;
+        // Sort key, best first: answers, delivers, carries this size, is not the previous path, is
+        // not full, arrives first.
         let worth = |(place, (_, sender)): (usize, &mut Hop)| {
-            let unfit = (sender.is_in_doubt(now), sender.refuses(bytes), avoid == Some(place));
+            let is_previous = avoid == Some(place);
+            let usage = match arrivals.usage(place, number, now) {
+                Use::Trial if again || is_full(sender, now) => Use::Avoid,
+                usage => usage,
+            };
+            let unfit = (sender.is_in_doubt(now), usage, sender.refuses(bytes), is_previous);
             let arrives = if backup { 0 } else { sender.arrives_after(now) };
             let is_full = bytes > SHORT_BYTES && is_full(sender, now);
             (unfit, !backup && is_full, arrives, place)
         };
         let place = hops.iter_mut().enumerate().map(worth).min().map_or(0, |(.., place)| place);
         *self.carrier_mut(number) = place as u8;
+        self.arrivals.note_moved(number);
         self.shares.note(place);
         if hops.get(place).is_some_and(|(_, sender)| sender.is_in_doubt(now)) {
             // All are in doubt: once another path answers, it takes over.
@@ -184,12 +224,14 @@ impl Paths {
 
     /// Whether a new symbol can leave soon; otherwise when to check again.
     pub(crate) fn opens_at(&self, hops: &[Hop], now: Nanos) -> Result<(), Option<Nanos>> {
-        let in_use = |hop: &&Hop| !hop.1.is_in_doubt(now);
-        let are_all_in_doubt = hops.iter().filter(in_use).count() == 0;
-        let candidates = hops.iter().filter(|hop| are_all_in_doubt || in_use(hop));
+        let in_use = |(place, (_, sender)): &(usize, &Hop)| {
+            !sender.is_in_doubt(now) && !self.arrivals.is_avoided(*place, now)
+        };
+        let is_none_in_use = !hops.iter().enumerate().any(|hop| in_use(&hop));
+        let candidates = hops.iter().enumerate().filter(|hop| is_none_in_use || in_use(hop));
         let most = if self.spread == Spread::Backup { 1 } else { hops.len() };
         let mut at: Option<Nanos> = None;
-        for (_, sender) in candidates.take(most) {
+        for (_, (_, sender)) in candidates.take(most) {
             if !is_full(sender, now) {
                 return Ok(());
             }
@@ -202,9 +244,65 @@ impl Paths {
         Err(at)
     }
 
+    /// Notes that a symbol left over the path at `place` of the source.
+    pub(crate) fn note_left(&mut self, place: usize, number: u32, now: Nanos) {
+        self.arrivals.note_left(place, number, now);
+    }
+
+    /// Notes that the sink requested a symbol.
+    pub(crate) fn note_requested(&mut self, number: u32) {
+        self.arrivals.note_requested(number);
+    }
+
+    /// Notes that the sink sent a report.
+    pub(crate) fn note_heard(&mut self) {
+        self.arrivals.note_heard();
+    }
+
+    /// Processes the sink's report on symbols that arrived, sent when it had the symbol `newest`.
+    /// They need not be sent any more, whatever next hops report.
+    pub(crate) fn hear_arrivals(
+        &mut self,
+        hops: &mut [Hop],
+        store: &mut Store,
+        report: &ArrivalReport<'_>,
+        newest: u32,
+        now: Nanos,
+    ) {
+        if self.spread == Spread::Every {
+            return;
+        }
+        let receiver = hops.first().map_or(0, |(_, sender)| sender.receiver());
+        let end = store.end();
+        self.arrivals.hear(report, newest, &states(hops, now), end, |number, came| {
+            let is_acknowledged = store.is_done(number, receiver);
+            if came {
+                store.set_done(number, receiver);
+            }
+            is_acknowledged
+        });
+    }
+
+    /// Suspends paths whose symbols do not arrive, and lets others send the recent ones.
+    fn judge(&mut self, hops: &mut [Hop], store: &mut Store, now: Nanos) {
+        let paths = states(hops, now);
+        let count = hops.len().min(NEXT_HOPS_MAX);
+        while let Some(place) = self.arrivals.judge(&paths[..count], now) {
+            self.take_over(hops, place, store, Some(paths[place].patience()), now);
+        }
+    }
+
     /// Lets other paths send the symbols of one that just fell silent. A node on one of several
-    /// paths keeps probing, since it reports upstream whether it is in doubt.
-    pub(crate) fn watch(&mut self, hops: &mut [Hop], store: &mut Store, is_part: bool, now: Nanos) {
+    /// paths keeps probing, since it reports upstream whether it is in doubt. `is_source`: only the
+    /// source receives the sink's reports as they were sent.
+    pub(crate) fn watch(
+        &mut self,
+        hops: &mut [Hop],
+        store: &mut Store,
+        is_part: bool,
+        is_source: bool,
+        now: Nanos,
+    ) {
         if self.spread == Spread::Every && !is_part {
             return;
         }
@@ -219,6 +317,10 @@ impl Paths {
         self.has_doubts = doubted.map(|(_, sender)| sender.ask_anew(now)).count() > 0;
         if self.spread == Spread::Every {
             return;
+        }
+        if is_source && now >= self.judges_at {
+            self.judges_at = now + JUDGE_NANOS;
+            self.judge(hops, store, now);
         }
         for place in 0..hops.len() {
             let sender = &mut hops[place].1;
@@ -240,7 +342,8 @@ impl Paths {
             note(&mut self.doubted.1, place, is_stuck);
             if is_news {
                 self.again_at.0 = now + TAKE_OVER_NANOS;
-                self.take_over(hops, place, store, now);
+                let confirmed = self.takes_confirmed(&hops[place].1, now);
+                self.take_over(hops, place, store, confirmed, now);
             }
         }
     }
@@ -262,16 +365,28 @@ impl Paths {
         hops.iter().filter_map(doubts).min()
     }
 
-    /// Lets other paths send the recent symbols of the path at `place`.
-    fn take_over(&mut self, hops: &mut [Hop], place: usize, store: &mut Store, now: Nanos) {
+    /// Age of symbols that the neighbour of a path received and that may be lost behind it; `None`
+    /// if none is, or some were taken over recently.
+    fn takes_confirmed(&mut self, sender: &Sender, now: Nanos) -> Option<Nanos> {
+        if !sender.is_stuck_behind() || now < self.again_at.1 {
+            return None;
+        }
+        self.again_at.1 = now + TAKE_CONFIRMED_NANOS;
+        Some(LATELY_NANOS + LATELY_HALF_TRIPS * sender.link.path_round_trip() / 2)
+    }
+
+    /// Lets other paths send the recent symbols of the path at `place`: those that its neighbour
+    /// lacks, and those up to the age of `confirmed`.
+    fn take_over(
+        &mut self,
+        hops: &mut [Hop],
+        place: usize,
+        store: &mut Store,
+        confirmed: Option<Nanos>,
+        now: Nanos,
+    ) {
         let sender = &mut hops[place].1;
         sender.hand_over();
-        // Symbols that its neighbour received may be lost behind it.
-        let is_lost_behind = sender.is_stuck_behind() && now >= self.again_at.1;
-        if is_lost_behind {
-            self.again_at.1 = now + TAKE_CONFIRMED_NANOS;
-        }
-        let lately = LATELY_NANOS + LATELY_HALF_TRIPS * sender.link.path_round_trip() / 2;
         let receiver = sender.receiver();
         let count = store.end().wrapping_sub(store.start());
         for step in 0..count {
@@ -280,7 +395,7 @@ impl Paths {
             if !is_here {
                 continue;
             }
-            if is_lost_behind && store.heard_at(number) + lately > now {
+            if confirmed.is_some_and(|lately| store.heard_at(number) + lately > now) {
                 store.set_undone(number, receiver);
             }
             if !store.is_done(number, receiver) {
@@ -289,6 +404,19 @@ impl Paths {
             }
         }
     }
+}
+
+/// State of each path.
+fn states(hops: &[Hop], now: Nanos) -> [PathState; NEXT_HOPS_MAX] {
+    let mut states = [PathState::default(); NEXT_HOPS_MAX];
+    for (state, (_, sender)) in states.iter_mut().zip(hops) {
+        *state = PathState {
+            answers: !sender.is_in_doubt(now),
+            round_trip: sender.link.path_round_trip(),
+            backlog: sender.link.backlog,
+        };
+    }
+    states
 }
 
 /// Sets or clears the bit of a path.

@@ -231,7 +231,7 @@ impl Lifecycle for StreamRelay {
             let hop = self.outgoing.hop_index.saturating_sub(1);
             let size = self.senders.limit().map(|bytes| Item::Size(SizeReport { hop, bytes }));
             let epoch = cx.upstream.epoch();
-            cx.upstream.reporter.send(cx.io, epoch, 0.0, |writer| {
+            cx.upstream.reporter.send(cx.io, epoch, |writer| {
                 loss.into_iter().chain(size).for_each(|item| {
                     writer.push(item);
                 });

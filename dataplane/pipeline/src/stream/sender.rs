@@ -426,12 +426,13 @@ impl Sender {
     }
 
     /// Processes a report. Passes symbols that the neighbour received but does not forward to
-    /// `came`.
+    /// `came`. `is_suspended`: the sink lacks symbols of this path.
     pub(crate) fn hear(
         &mut self,
         store: &mut Store,
         report: &LinkReport,
         payload: &[u8],
+        is_suspended: bool,
         mut came: impl FnMut(u32),
         now: Nanos,
     ) {
@@ -439,7 +440,7 @@ impl Sender {
             return;
         }
         // Other paths have taken over the symbols that are not forwarded.
-        let is_lost_behind = self.is_path && self.is_stuck_behind();
+        let is_lost_behind = self.is_path && (is_suspended || self.is_stuck_behind());
         self.budget.hear(payload.len());
         let Self { receiver, link, open, given_up, placed, .. } = self;
         let hop = *receiver;

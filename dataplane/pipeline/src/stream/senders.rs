@@ -15,6 +15,7 @@ use crate::stream::sender::{Next, Sender};
 use crate::stream::store::Store;
 use crate::unit::context::Context;
 use recoded_code::window::{COMBINED_MAX, combination as combination_of};
+use recoded_wire::feedback::ArrivalReport;
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Flags, PacketType};
 use recoded_wire::link::LinkReport;
@@ -181,6 +182,7 @@ impl Senders {
         }
         if store.answers(number, round, receiver) {
             budget.grant(1, || 1);
+            paths.note_requested(number);
             let bytes = store.packet_bytes(number);
             let place =
                 if is_one_path { paths.assign(hops, number, bytes, true, now) } else { from };
@@ -261,9 +263,27 @@ impl Senders {
         let Self { hops, paths, .. } = self;
         let place = hops.iter().position(|(known, _)| *known == peer);
         let place = place.ok_or(DropReason::UnknownPeer)?;
+        let is_suspended = paths.is_suspended(place, now);
         let came = |number| paths.note_came(place, number);
-        hops[place].1.hear(store, report, payload, came, now);
+        hops[place].1.hear(store, report, payload, is_suspended, came, now);
         Ok(())
+    }
+
+    /// Notes that the sink reported.
+    pub(crate) fn note_sink(&mut self) {
+        self.paths.note_heard();
+    }
+
+    /// Processes the sink's report on symbols that arrived, sent when it had the symbol `newest`.
+    pub(crate) fn hear_arrivals(
+        &mut self,
+        store: &mut Store,
+        report: &ArrivalReport<'_>,
+        newest: u32,
+        now: Nanos,
+    ) {
+        let Self { hops, paths, .. } = self;
+        paths.hear_arrivals(hops, store, report, newest, now);
     }
 
     /// Applies the pace of the link to a neighbour, and returns the outcomes of packets reported
@@ -287,10 +307,12 @@ impl Senders {
     ) {
         self.follow(cx, store);
         let lag = self.has_branches().then_some(cx.params.lag_timeout_nanos);
-        self.paths.watch(&mut self.hops, store, outgoing.has_paths, cx.io.now);
+        let is_source = outgoing.hop_index == 0;
+        self.paths.watch(&mut self.hops, store, outgoing.has_paths, is_source, cx.io.now);
         self.again_at = None;
         let floor = floor(cx.params);
-        for (_, sender) in &mut self.hops {
+        let Self { hops, paths, .. } = self;
+        for (place, (_, sender)) in hops.iter_mut().enumerate() {
             sender.protect(outgoing.profile, lag);
             sender.set_open_loop(outgoing.open_loop);
             sender.set_floor(floor);
@@ -311,6 +333,11 @@ impl Senders {
                 let (payload, class) = write(cx, store, sender, next, span, outgoing);
                 let link = cx.send_to(sender.hop(), payload, class);
                 sender.left(next, link, usize::from(payload.len), cx.io.now);
+                if let Next::Symbol { number, is_repair: false, .. } = next
+                    && is_source
+                {
+                    paths.note_left(place, number, cx.io.now);
+                }
                 if sender.is_at_rest(cx.io.now) {
                     break;
                 }

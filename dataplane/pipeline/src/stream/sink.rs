@@ -14,6 +14,7 @@ use crate::hop::receive::loss::hop_report;
 use crate::hop::send::repair::ROUNDS;
 use crate::packet::arrival::{Arrival, Data, Fate};
 use crate::packet::incoming::Incoming;
+use crate::stream::arrival_log::ArrivalLog;
 use crate::stream::combination_decoder::CombinationDecoders;
 use crate::stream::delivery::Delivery;
 use crate::stream::window_admission::{self, Candidate, Kept};
@@ -57,6 +58,9 @@ pub(crate) struct StreamSink {
     round_trips: [Nanos; UPSTREAMS_MAX],
     /// Symbols of a combination of an open loop, where nothing can be requested.
     open_loop: Option<u16>,
+    /// Whether the source spreads the stream over several paths, and what arrived.
+    has_paths: bool,
+    arrived: ArrivalLog,
 }
 
 impl StreamSink {
@@ -71,6 +75,8 @@ impl StreamSink {
             round: 0,
             round_trips: [0; UPSTREAMS_MAX],
             open_loop: None,
+            has_paths: false,
+            arrived: ArrivalLog::new(symbols),
         }
     }
 
@@ -79,6 +85,7 @@ impl StreamSink {
         let symbols = 1 << code.window_log2();
         Delivery::memory_bytes(symbols, params.symbol_bytes)
             + CombinationDecoders::memory_bytes(params)
+            + ArrivalLog::memory_bytes(symbols)
     }
 
     /// Sum of the round trips of all hops on the longest path.
@@ -115,8 +122,9 @@ impl StreamSink {
     }
 
     /// Counts a new symbol.
-    fn count(&self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, number: u32) {
+    fn count(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, number: u32) {
         cx.counters.source_symbols += 1;
+        self.arrived.note(number);
         let missed = cx.io.now.saturating_sub(self.delivery.store().heard_at(number));
         if missed > 0 {
             cx.counters.decoded_after(missed);
@@ -175,7 +183,8 @@ impl StreamSink {
         let missing = numbers.filter(is_missing).take(NACKS_MAX);
         let (epoch, loss) = (cx.upstream.epoch(), cx.upstream.loss.loss());
         let mut asked = 0;
-        cx.upstream.reporter.send(cx.io, epoch, loss, |writer| {
+        let seals = cx.params.has_edge_keys();
+        cx.upstream.reporter.send_to_source(cx.io, epoch, loss, seals, |writer| {
             for unit in missing {
                 if writer.push(Item::Nack(Nack { unit, missing: 1, round })) {
                     asked += 1;
@@ -193,9 +202,15 @@ impl StreamSink {
             failed: cx.counters.generations_failed as u32,
         });
         let epoch = cx.upstream.epoch();
-        cx.upstream.reporter.send(cx.io, epoch, 0.0, |writer| {
+        let mut random = || cx.io.combiner.next_u32();
+        let block = self.has_paths.then(|| self.arrived.block([random(), random()])).flatten();
+        let seals = cx.params.has_edge_keys();
+        cx.upstream.reporter.send_to_source(cx.io, epoch, 0.0, seals, |writer| {
             for item in hop.into_iter().chain([state]) {
                 writer.push(item);
+            }
+            if let Some((first, count)) = block {
+                writer.push_arrivals(first, count, |number| self.arrived.has(number));
             }
         });
     }
@@ -204,6 +219,7 @@ impl StreamSink {
     fn note_first(&mut self, kept: Kept, number: u32) {
         if kept == Kept::First {
             self.settled = number;
+            self.arrived.begin(number);
         }
     }
 
@@ -254,6 +270,7 @@ impl Lifecycle for StreamSink {
         let upstream = cx.upstream.place;
         self.round_trips[upstream % UPSTREAMS_MAX] = packet.header.round_trips_nanos();
         self.follow_open_loop(packet);
+        self.has_paths = packet.header.common.flags.has(Flags::PATHS);
         self.decoders.of(upstream).set_open_loop(self.open_loop.is_some());
         let is_repair = packet.header.common.flags.has(Flags::REPAIR);
         let is_news = match packet.body {

@@ -259,6 +259,7 @@ impl SourceCode for StreamSource {
         self.size.age(cx.io.now);
         let mut asked = [None; NACKS_MAX];
         let mut places = asked.iter_mut();
+        let (now, mut newest) = (cx.io.now, None);
         for item in items(cx.io.frames.bytes(payload)) {
             match item {
                 Item::Hop(report) => {
@@ -267,8 +268,16 @@ impl SourceCode for StreamSource {
                 Item::Size(report) if report.hop == header.common.hop_index => {
                     self.size.hear(report.bytes, cx.io.now);
                 }
+                Item::Arrivals(report) => {
+                    // Sinks write their state first.
+                    if let Some(newest) = newest {
+                        self.senders.hear_arrivals(&mut self.store, &report, newest, now);
+                    }
+                }
                 Item::Flow(report) => {
                     self.remote.hear(report);
+                    self.senders.note_sink();
+                    newest = Some(report.newest);
                     if cx.params.tagged {
                         let window = self.store.symbols() as u32;
                         self.sink_restarts.hear(header.node, &report, window, cx.io.now);

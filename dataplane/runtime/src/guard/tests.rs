@@ -6,8 +6,8 @@ use crate::mailbox::{Inbox, mailbox};
 use proptest::prelude::*;
 use recoded_pipeline::egress::{CONTEXT_BYTES, Space, UnitKind};
 use recoded_secure::{
-    Association, Entropy, EpochKeys, HANDSHAKE_BYTES_MAX, Identity, PresharedKey, PrivateKey,
-    Profile, Ring, Scope, Suite, TagKey, timing,
+    Association, Entropy, Epoch, EpochKeys, HANDSHAKE_BYTES_MAX, Identity, PresharedKey,
+    PrivateKey, Profile, Ring, Scope, Secrets, Suite, TagKey, timing,
 };
 use recoded_wire::announcement::{ANNOUNCEMENT_BYTES_MAX, Announcement, write_announcement};
 use recoded_wire::handshake::{write_edge_handshake, write_hop_handshake};
@@ -236,6 +236,29 @@ fn envelopes_open_at_the_other_end_of_their_flow_only() {
     assert_eq!(sink.unseal(8, &mut sealed.clone()), Err(Refused::UnknownKey));
     assert_eq!(sink.unseal(7, &mut sealed.clone()).unwrap(), [5; 100]);
     assert_eq!(sink.unseal(7, &mut sealed), Err(Refused::Replayed));
+}
+
+#[test]
+fn reports_of_the_sink_verify_at_the_source_and_forged_ones_do_not() {
+    let [(mut source, _), (mut sink, _)] = guards();
+    let report = [5; 40];
+    let mut sealed = [0; 100 + ENVELOPE_BYTES];
+    source.seal(7, &[5; 100], &mut sealed).unwrap();
+    sink.unseal(7, &mut sealed).expect("it confirms the keys");
+    let seal = sink.seal_report(7, &report).unwrap();
+    assert_eq!(source.verify_report(7, &report, None), Err(Refused::UnknownKey));
+    assert_eq!(source.verify_report(7, &[6; 40], Some(&seal)), Err(Refused::Tag));
+    assert_eq!(source.verify_report(7, &report, Some(&seal)), Ok(()));
+    assert_eq!(source.verify_report(7, &report, Some(&seal)), Err(Refused::Replayed));
+    assert_eq!(source.verify_report(8, &report, None), Ok(()), "a flow without keys");
+    // Several sinks, or a path without a return path: there are no keys to the source.
+    let (secrets, profile) = (Secrets::extract(&[1], &[2; 32]), Profile::from(Suite::Aes128Gcm));
+    let keys = Arc::new(EdgeKeys::to_send(&secrets, 1, profile));
+    let mut ring = Ring::default();
+    ring.install(Epoch { key_id: 1, since: 0, keys });
+    source.rings.edges = vec![(7, ring), (9, Ring::default())];
+    assert_eq!(source.verify_report(7, &report, None), Ok(()));
+    assert_eq!(source.verify_report(9, &report, None), Err(Refused::UnknownKey), "no keys yet");
 }
 
 /// A relay of flow 7 with the columns that the source has for the relay at this place.

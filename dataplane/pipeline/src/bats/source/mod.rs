@@ -455,7 +455,7 @@ impl SourceCode for BatsSource {
                     self.remote.hear_ranks(&report);
                     self.planner.observe(&report);
                 }
-                Item::Ranks(_) => {}
+                Item::Ranks(_) | Item::Arrivals(_) => {}
                 Item::BlockAck(block) => acknowledged = Some(block),
                 Item::Size(size) => self.mender.hear_size(size, header.common.hop_index, cx.io.now),
             }

@@ -9,11 +9,13 @@
 use crate::base::layout::symbol_offset;
 use crate::config::params::{Nanos, PeerId, ShardId};
 use crate::env::combine::Combiner;
-use crate::env::egress::{Egress, Outer};
+use crate::env::egress::{Egress, Keys, Outer};
 use crate::env::io::Io;
 use crate::hop::send::next_hops::{copy, next};
 use crate::packet::arrival::Fate;
-use recoded_wire::feedback::{FeedbackHeader, Item, Writer, items};
+use recoded_wire::feedback::{
+    FeedbackHeader, Item, SEAL_ITEM_BYTES, Writer, append_seal, covered_by_seal, items,
+};
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Flags, Header, PacketType, write_link_sequence};
 use recoded_wire::shard::source_port;
@@ -24,7 +26,7 @@ const INTERVAL_NANOS: Nanos = 20_000_000;
 
 /// Room for a hop report, a flow report, 32 NACKs and the longest rank histogram, within
 /// the smallest MTU of IPv6.
-const BYTES_MAX: usize = 1232;
+pub(crate) const BYTES_MAX: usize = 1232;
 
 /// Largest probability that all copies of a NACK are lost on one link.
 const COPIES_FAILURE: f64 = 0.01;
@@ -88,13 +90,35 @@ impl Reporter {
         self.due = self.due.filter(|due| *due > now);
     }
 
-    /// Sends a report now about packets of `epoch`; `fill` writes its items. One with NACKs is
-    /// copied according to `loss`.
+    /// Sends a report of a relay now about packets of `epoch`; `fill` writes its items.
     pub(crate) fn send(
         &mut self,
         io: &mut Io<'_, impl Frames, impl Egress>,
         epoch: u8,
+        fill: impl FnOnce(&mut Writer<'_>),
+    ) {
+        self.write(io, epoch, 0.0, false, fill);
+    }
+
+    /// Sends a report of a sink now, with a seal if `seals` and there are keys; one with NACKs is
+    /// copied according to `loss`.
+    pub(crate) fn send_to_source(
+        &mut self,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+        epoch: u8,
         loss: f64,
+        seals: bool,
+        fill: impl FnOnce(&mut Writer<'_>),
+    ) {
+        self.write(io, epoch, loss, seals, fill);
+    }
+
+    fn write(
+        &mut self,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+        epoch: u8,
+        loss: f64,
+        seals: bool,
         fill: impl FnOnce(&mut Writer<'_>),
     ) {
         self.due = None;
@@ -111,11 +135,20 @@ impl Reporter {
             hop_index: 0,
         };
         let header = FeedbackHeader { common, node: self.node, number: next(&mut self.number) };
-        let bytes = io.frames.bytes_mut(buffer);
+        let Io { frames, egress, .. } = &mut *io;
+        let bytes = frames.bytes_mut(buffer);
         header.write(bytes);
-        let mut writer = Writer::new(bytes);
+        let mut writer = Writer::new(&mut bytes[..BYTES_MAX - SEAL_ITEM_BYTES]);
         fill(&mut writer);
-        let payload = Span { len: writer.finish() as u16, ..buffer };
+        let mut length = writer.finish();
+        if seals && let Some(keys) = egress.keys() {
+            let mut covered = [0; BYTES_MAX];
+            let covered = covered_by_seal(&bytes[..length], &mut covered).unwrap_or_default();
+            if let Ok(seal) = keys.seal_report(self.shard, covered) {
+                length = append_seal(bytes, length, &seal);
+            }
+        }
+        let payload = Span { len: length as u16, ..buffer };
         self.emit(io, payload, loss);
     }
 

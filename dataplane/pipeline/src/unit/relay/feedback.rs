@@ -98,7 +98,7 @@ impl Relay {
             self.mender.link.sizes().limit().map(|bytes| Item::Size(SizeReport { hop, bytes }));
         let item = hop_report(&cx.upstream.loss);
         let epoch = cx.upstream.epoch();
-        cx.upstream.reporter.send(cx.io, epoch, 0.0, |writer| {
+        cx.upstream.reporter.send(cx.io, epoch, |writer| {
             item.into_iter().chain(size).for_each(|item| {
                 writer.push(item);
             });

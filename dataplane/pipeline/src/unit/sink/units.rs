@@ -293,7 +293,8 @@ impl<U: Unit> UnitSink<U> {
         let ranks = &self.incoming.ranks;
         let ranks = ranks.epoch().map(|epoch| (epoch, ranks.counts()));
         let (epoch, loss) = (cx.upstream.epoch(), cx.upstream.loss.loss());
-        cx.upstream.reporter.send(cx.io, epoch, loss, |writer| {
+        let seals = cx.params.has_edge_keys();
+        cx.upstream.reporter.send_to_source(cx.io, epoch, loss, seals, |writer| {
             // The most urgent first: the rest is left out if it does not fit.
             asks.iter().for_each(|ask| {
                 writer.push(Item::Nack(*ask));

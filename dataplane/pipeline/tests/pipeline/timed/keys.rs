@@ -1,6 +1,8 @@
 //! The ends of sealed and tagged flows, with the library that the dataplane uses.
 
-use recoded_pipeline::egress::{self, Formed, KeySerial, TaggedUnit, Unsealed, Untagged};
+use recoded_pipeline::egress::{
+    self, Formed, KeySerial, ReportFate, TaggedUnit, Unsealed, Untagged,
+};
 use recoded_pipeline::params::{FlowParams, ShardId};
 use recoded_secure::{Opener, Refused, Sealer, Secrets, Strength, Suite, TagKey, UnitMasks};
 use std::collections::BTreeMap;
@@ -13,6 +15,9 @@ pub struct Keys {
     secret: [u8; 32],
     sealers: BTreeMap<ShardId, Sealer>,
     openers: BTreeMap<ShardId, Opener>,
+    /// The same for reports, in the opposite direction; by session.
+    report_sealers: BTreeMap<ShardId, Sealer>,
+    report_openers: BTreeMap<(ShardId, u8), Opener>,
     /// Packets sealed, and opened.
     pub sealed: u64,
     pub opened: u64,
@@ -52,10 +57,19 @@ impl Keys {
 
     /// Keys of a relay, which holds `columns` columns of the tags.
     pub fn of_columns(number: u8, columns: usize) -> Keys {
-        let (sealers, openers) = (BTreeMap::new(), BTreeMap::new());
         let tags = Tags::new(number, Strength::Standard, columns);
         let secret = [number; 32];
-        Keys { secret, sealers, openers, sealed: 0, opened: 0, is_fresh: false, tags }
+        Keys {
+            secret,
+            sealers: BTreeMap::new(),
+            openers: BTreeMap::new(),
+            report_sealers: BTreeMap::new(),
+            report_openers: BTreeMap::new(),
+            sealed: 0,
+            opened: 0,
+            is_fresh: false,
+            tags,
+        }
     }
 
     /// Keys for the tags of a strict flow: all columns, or as many as a relay had.
@@ -152,6 +166,36 @@ impl egress::Keys for Keys {
         sealer.open_own(sealed, &bound(shard), packet).map_err(|_| Unsealed::Refused)
     }
 
+    fn seal_report(
+        &mut self,
+        shard: ShardId,
+        report: &[u8],
+    ) -> Result<[u8; egress::ENVELOPE_BYTES], Unsealed> {
+        let session = u8::from(self.is_fresh);
+        let secrets = report_secrets(shard, self.secret, session);
+        let sealer = || secrets.sealer(SUITE, session);
+        let sealer = self.report_sealers.entry(shard).or_insert_with(sealer);
+        sealer.seal_report(report).map_err(|_| Unsealed::NoKeys)
+    }
+
+    fn verify_report(
+        &mut self,
+        shard: ShardId,
+        report: &[u8],
+        seal: Option<&[u8]>,
+    ) -> Result<ReportFate, Unsealed> {
+        let seal = seal.ok_or(Unsealed::NoKeys)?;
+        let session = seal[0] & 1;
+        let secrets = report_secrets(shard, self.secret, session);
+        let opener = self.report_openers.entry((shard, session));
+        let opener = opener.or_insert_with(|| secrets.opener(SUITE, WINDOW_PACKETS));
+        match opener.open_report(seal, report) {
+            Ok(()) => Ok(ReportFate::New),
+            Err(Refused::Replayed) => Ok(ReportFate::Copy),
+            Err(_) => Err(Unsealed::Refused),
+        }
+    }
+
     fn unseal<'a>(&mut self, shard: ShardId, sealed: &'a mut [u8]) -> Result<&'a [u8], Unsealed> {
         let secrets = secrets(shard, &self.secret);
         let opener =
@@ -177,6 +221,11 @@ const SUITE: Suite = Suite::ChaCha20Poly1305;
 /// Each shard has keys of its own: counters of two must not meet under one.
 fn secrets(shard: ShardId, secret: &[u8; 32]) -> impl Fn() -> Secrets {
     move || Secrets::extract(&bound(shard), secret)
+}
+
+/// Secrets of reports of a sink, by session.
+fn report_secrets(shard: ShardId, secret: [u8; 32], session: u8) -> Secrets {
+    secrets(shard, &secret.map(|byte| !byte ^ session))()
 }
 
 fn bound(ShardId { flow, shard }: ShardId) -> [u8; 5] {

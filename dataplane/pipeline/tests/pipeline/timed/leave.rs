@@ -24,6 +24,9 @@ impl Line {
                 let header = Header::parse(&payload).expect("nodes write headers");
                 self.newest_back[node] = header.link_sequence;
             }
+            if let Some(tamper) = self.tamper_back.as_mut().filter(|_| is_up) {
+                tamper(index, &mut payload);
+            }
             payloads.push(payload);
         }
         let channel = if is_up { &mut self.up[hop] } else { &mut self.down[hop] };

@@ -127,6 +127,8 @@ pub struct Line {
     pub sparse: u32,
     /// Changes to packets that a node sends towards the sink, by the node, if it lies.
     pub tamper: Option<Tamper>,
+    /// The same for packets that it sends towards the source.
+    pub tamper_back: Option<Tamper>,
     beside: Vec<beside::Beside>,
     /// Index of the one that is inside.
     inside: Option<usize>,
@@ -236,6 +238,7 @@ impl Line {
             seed,
             sparse: 0,
             tamper: None,
+            tamper_back: None,
             beside: Vec::new(),
             inside: None,
         };
