@@ -532,7 +532,8 @@ impl Sender {
             if placed.sent_at + patience >= now || self.again.len() == self.again.capacity() {
                 continue;
             }
-            if placed.has_come && !self.budget.claims(store.packet_bytes(number)) {
+            let bytes = STREAM_BYTES + store.packet_bytes(number);
+            if placed.has_come && !self.budget.claims(bytes) {
                 continue;
             }
             placed.sent_at = now;

@@ -43,7 +43,16 @@ fn line_under_attack(
     to: usize,
     attack: impl Fn(u32, &StreamPacket) -> Vec<u8>,
 ) -> (f64, Line) {
-    let link = Link::new(0.05, 2);
+    line_over(Link::new(0.05, 2), load, to, attack)
+}
+
+/// The same over two of these links.
+fn line_over(
+    link: Link,
+    load: Load,
+    to: usize,
+    attack: impl Fn(u32, &StreamPacket) -> Vec<u8>,
+) -> (f64, Line) {
     let mut line = Line::new(&[link; 2], load, 1);
     line.run(SECOND);
     let mut symbol: Option<StreamPacket> = None;
@@ -228,11 +237,11 @@ fn link_reports_that_call_large_packets_lost_end_nothing() {
     assert!(share >= 0.95, "{share}");
 }
 
-/// Share of the packets that arrive, bytes that the source retransmits, and bytes of the forged
-/// packets that draw them.
+/// Share of the packets that arrive over links without losses, bytes that the source retransmits,
+/// and bytes of the forged packets that draw them.
 fn drawn(attack: impl Fn(u32, &StreamPacket) -> Vec<u8>) -> (f64, u64, u64) {
     let forged = std::cell::Cell::new(0);
-    let (share, line) = line_under_attack(INFORMED, 0, |turn, newest| {
+    let (share, line) = line_over(Link::new(0.0, 2), INFORMED, 0, |turn, newest| {
         let bytes = attack(turn, newest);
         forged.set(forged.get() + bytes.len() as u64);
         bytes
@@ -261,7 +270,8 @@ fn link_reports_of_missing_symbols_draw_three_times_their_bytes() {
         write_link(&named, [].into_iter(), &mut bytes);
         bytes
     });
-    let most = honest + 3 * forged + (16 << 10);
+    // A burst, and a few symbols that were not reported yet.
+    let most = honest + 3 * forged + (20 << 10);
     assert!(repairs <= most, "{repairs} bytes for {forged} forged, {honest} without");
     assert!(share >= 0.95, "{share}");
 }
