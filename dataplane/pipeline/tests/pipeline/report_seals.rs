@@ -2,7 +2,7 @@
 //! keys all is accepted.
 
 use crate::timed::{Line, Link, Load, SECOND};
-use recoded_pipeline::params::{FlowParams, Role};
+use recoded_pipeline::params::{FlowParams, Role, Spread};
 use recoded_pipeline::report::DropReason;
 use recoded_wire::feedback::{
     FEEDBACK_BYTES, FeedbackHeader, FlowReport, HopReport, Item, Nack, SizeReport, Writer, items,
@@ -116,4 +116,29 @@ fn reports_that_a_relay_changes_are_dropped_and_copies_are_read_once() {
     assert!(wrong_reports(&line) > 100);
     // Not one changed report was read: those of the first second, or a kind that is skipped.
     assert!(after <= complete + 200, "{complete} then {after}");
+}
+
+/// A lying relay claims, in the name of the sink, that nothing arrives over either path.
+#[test]
+fn forged_arrivals_suspend_no_path_where_edges_have_keys() {
+    // TCP that fills both.
+    let load = Load { bytes: 1000, rate: None, ordered: true };
+    let link = Link { rate: 20e6, ..Link::new(0.01, 5) };
+    let mut line = Line::paths(&[&[link; 2], &[link; 2]], load, 63, |params| {
+        keys(true)(params);
+        params.spread = Spread::Sum;
+    });
+    line.run(2 * SECOND);
+    for turn in 0..200 {
+        line.run(SECOND / 200);
+        let newest = newest(&mut line);
+        let state = Item::Flow(FlowReport { newest, complete: 0, failed: 0 });
+        let forged = feedback(&line, 0, |writer| {
+            assert!(writer.push(state));
+            assert!(writer.push_arrivals(newest.wrapping_sub(400), 256, |_| false));
+        });
+        line.inject(0, &forged);
+        assert!(!line.lacks_paths(), "an honest path was suspended in turn {turn}");
+    }
+    assert_eq!(wrong_reports(&line), 200);
 }
