@@ -114,6 +114,11 @@ field("item.epoch", "uint8", "Epoch of the ranks")
 field("item.rank_count", "uint32", "Units of this rank")
 field("item.block", "uint16", "Block")
 field("item.size", "uint16", "Largest UDP payload (bytes)")
+field("item.first", "uint32", "First symbol")
+field("item.came", "bytes", "One bit for each symbol that the sink has")
+field("item.key_id", "uint8", "Key of the seal")
+field("item.counter", "uint64", "Counter of the seal")
+field("item.tag", "bytes", "Tag of the seal")
 field("software", "uint8", "Version of the software (part)")
 field("codes", "uint8", "Codes (bits by packet type)")
 field("packet_bytes", "uint16", "Largest UDP payload of the link (bytes)")
@@ -237,6 +242,13 @@ bodies[4] = function(range, _, tree)
             item:add(f.item_block, value(0, 2))
         elseif kind == 6 and bytes == 4 then
             add(item, { { f.item_hop, value(0, 1) }, { f.item_size, value(2, 2) } })
+        elseif kind == 7 and bytes > 4 then
+            add(item, { { f.item_first, value(0, 4) }, { f.item_came, value(4) } })
+        elseif kind == 8 and bytes == 25 then
+            add(item, {
+                { f.item_key_id, value(0, 1) }, { f.item_counter, value(1, 8) },
+                { f.item_tag, value(9, 16) },
+            })
         end
         at = at + 4 + bytes
     end

@@ -229,8 +229,8 @@ pub enum Command {
     /// secret. The command waits at a TCP port of its own. Ctrl-C withdraws the token. The daemon
     /// need not run yet.
     ///
-    /// A new path costs a restart of the daemon, as `recodectl reload --help` explains: some tenths
-    /// of a second, in which packets of other boxes wait.
+    /// A new path costs a restart of the daemon, as `recodectl reload --help` explains: packets
+    /// of other boxes wait for some tenths of a second.
     #[command(after_help = INVITE)]
     Invite(InviteOptions),
     /// Join the network of a hub with the token that recodectl invite printed; needs no daemon

@@ -378,7 +378,7 @@ pub fn append_seal(buffer: &mut [u8], length: usize, seal: &[u8; SEAL_BYTES]) ->
 }
 
 /// Writes what a seal covers of a feedback packet to `out`, whether the seal is there yet or not:
-/// epoch, shard, flow, and the bytes behind the common header up to the seal, in which the kind of
+/// epoch, shard, flow, and the bytes behind the common header up to the seal. There the kind of
 /// NACKs reads as that of withdrawn items. `None` if it does not fit, or the header is incomplete.
 pub fn covered_by_seal<'a>(payload: &[u8], out: &'a mut [u8]) -> Option<&'a [u8]> {
     let end = seal_at(payload).map_or(payload.len(), |(at, _)| at);

@@ -141,6 +141,9 @@ fn expect(value: &Value, path: &str, fields: &mut Vec<(String, Vec<String>)>) {
         _ if path == "bytes" => {}
         _ => {
             let values = match value {
+                Value::Array(bits) if bits.first().is_some_and(Value::is_boolean) => {
+                    vec![Value::from(bitmap(bits))]
+                }
                 Value::Array(values) => values.clone(),
                 one => vec![one.clone()],
             };
@@ -154,6 +157,14 @@ fn expect(value: &Value, path: &str, fields: &mut Vec<(String, Vec<String>)>) {
             }
         }
     }
+}
+
+/// The bytes that hold these bits, as hexadecimal digits, the most significant bit first.
+fn bitmap(bits: &[Value]) -> String {
+    let byte = |bits: &[Value]| {
+        bits.iter().fold(0, |byte, bit| byte << 1 | u8::from(bit.as_bool() == Some(true)))
+    };
+    bits.chunks(8).map(|bits| format!("{:02x}", byte(bits))).collect()
 }
 
 fn name_of(path: &str) -> String {

@@ -273,7 +273,7 @@ fn file(offer: &Offer, hub: &PublicKey, entry: &BoxEntry) -> Result<String, Stri
     let own = own.iter().flat_map(|(name, all)| all.iter().map(move |(it, _)| (name, it)));
     if let Some((name, address)) = own.into_iter().find(|(_, it)| ends.network().contains(*it)) {
         return Err(format!(
-            "the tunnel would have the network {}, in which {name} of the new box has {address}: \
+            "the tunnel would have the network {}, but {name} of the new box has {address} there: \
              repeat recodectl invite with --tunnel and another network",
             ends.network()
         ));
@@ -442,6 +442,6 @@ mod tests {
         let here =
             Offer { hub_tunnel: "127.0.0.2/30".into(), tunnel: "127.0.0.1/30".into(), ..offer() };
         let refused = file(&here, &key(1), &entry()).unwrap_err();
-        assert!(refused.contains("127.0.0.0/30, in which lo"), "{refused}");
+        assert!(refused.contains("127.0.0.0/30, but lo"), "{refused}");
     }
 }
