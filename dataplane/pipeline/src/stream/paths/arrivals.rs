@@ -73,7 +73,7 @@ impl Left {
 
     /// Its path, if it is still to be judged.
     fn place(self) -> Option<usize> {
-        (self.0 & 1 != 0).then(|| ((self.0 >> 1) & ((1 << PATH_BITS) - 1)) as usize)
+        (self.0 & 1 != 0).then_some(((self.0 >> 1) & ((1 << PATH_BITS) - 1)) as usize)
     }
 
     fn judged(self) -> Self {
