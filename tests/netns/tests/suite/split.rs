@@ -444,7 +444,7 @@ fn flood_of_first_packets_leaves_the_path_to_others() {
 /// Hosts that read nothing once took all bytes in flight: no other connection had any left.
 #[test]
 fn connections_that_stall_or_vanish_hold_up_no_other_one() {
-    let Some(_turn) = common::daemons_beside() else { return };
+    let Some(_turn) = common::daemons() else { return };
     const STALLED: usize = 8;
     const BYTES: usize = 4 << 20;
     let mut line = Line::start(common::bed(1, Loss::independent(0.02), RATE_MBIT));

@@ -127,7 +127,7 @@ fn ends(stream: &mut TcpStream) -> bool {
 
 #[test]
 fn file_switches_the_split_on_and_off_and_show_counts_connections() {
-    let Some(_turn) = common::daemons_beside() else { return };
+    let Some(_turn) = common::daemons() else { return };
     let line = Line::start();
     assert_eq!(line.split(0), None);
     let bound = line.box_of(1).inside(|| TcpListener::bind((EDGES[1], 0))).unwrap();
@@ -177,7 +177,7 @@ fn file_switches_the_split_on_and_off_and_show_counts_connections() {
 
 #[test]
 fn programs_that_end_and_supervisors_that_do_are_replaced_and_no_connection_hangs() {
-    let Some(_turn) = common::daemons_beside() else { return };
+    let Some(_turn) = common::daemons() else { return };
     let mut line = Line::start();
     line.set(true);
     line.wait_until_connected();
