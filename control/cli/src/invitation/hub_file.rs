@@ -17,7 +17,8 @@ use std::path::{Path, PathBuf};
 pub enum HubError {
     /// It cannot be read.
     #[error(
-        "cannot read {path} ({source}): run this as root on the hub, or name its file with --config"
+        "cannot read {path} ({source}): run this as root on the hub, name its file with --config, \
+         or make the first one: recodectl init --name NAME --address ADDRESS"
     )]
     Read {
         /// The file.
