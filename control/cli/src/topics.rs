@@ -29,7 +29,7 @@ const TOPICS: [Topic; 11] = [
     topic!("choosing", "whether to use it, which code and which mode", "docs/choosing.md"),
     topic!("operate", "day to day: changes, upgrades, keys, monitoring", "docs/operate.md"),
     topic!("troubleshooting", "messages and symptoms, with cures", "TROUBLESHOOTING.md"),
-    topic!("security", "what keys protect, and what they do not", "SECURITY.md"),
+    topic!("security", "the protection that keys give, and its limits", "SECURITY.md"),
     topic!("limits", "what does not work, or not yet", "docs/limits.md"),
     topic!("split", "TCP connections that end at the edges", "docs/split.md"),
     topic!("static", "programs without libraries, and containers", "docs/static.md"),

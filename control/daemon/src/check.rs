@@ -95,7 +95,7 @@ pub fn split_programs(config: &Config) -> Vec<Finding> {
     let missing = [
         (!is_in_path("nft"), "nft", "install it (package nftables)"),
         (!is_in_path("ip"), "ip", "install it (package iproute2)"),
-        (split::program().is_err(), "recoded-split", "install it beside recoded"),
+        (split::program().is_err(), "recoded-split", "install it in the folder of recoded"),
     ];
     let missing = missing.into_iter().filter(|(is_missing, ..)| *is_missing);
     let finding = |(_, program, cure): (bool, &str, &str)| Finding {

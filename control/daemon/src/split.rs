@@ -67,7 +67,7 @@ pub fn split_tunnels(config: &Config) -> Vec<SplitTunnel> {
     tunnels.collect()
 }
 
-/// Path of the program: beside this one.
+/// Path of the program, in the folder of this one.
 ///
 /// # Errors
 ///

@@ -8,8 +8,8 @@
 //!
 //! Linux sends it since 6.10 where the hypervisor has the device, to every network namespace of the
 //! first user namespace. Without it, neighbours find out (§3.3(f)). Datagrams of other processes
-//! are ignored: their sender has a port. A process with CAP_SYS_ADMIN can have Linux send what it
-//! likes, and could as well end this one.
+//! are ignored: their sender has a port. A process with CAP_SYS_ADMIN can have Linux send any
+//! event, and could as well end this one.
 
 use rustix::io::Errno;
 use rustix::net::netlink::{KOBJECT_UEVENT, SocketAddrNetlink};

@@ -194,7 +194,7 @@ impl HubFile {
             tunnel: ends.spoke.to_string(),
             id: ids.max().map_or(1, |id| id.saturating_add(2)),
         };
-        // Whatever is wrong is said before a token exists.
+        // Every mistake is reported before a token exists.
         self.with(&offer, &unknown_key()?, None)?;
         Ok(offer)
     }

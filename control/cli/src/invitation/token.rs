@@ -5,7 +5,7 @@
 //!                       | address or name of the hub | first 4 bytes of SHA-256 )
 //! ```
 //!
-//! The length tells a token that was cut off, the sum one with a wrong character. The private key
+//! The length shows a token that was cut off, the sum one with a wrong character. The private key
 //! of no box is in it.
 
 use base64::Engine;

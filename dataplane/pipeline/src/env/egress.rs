@@ -154,7 +154,8 @@ pub trait Keys {
         Err(Untagged::NoKeys)
     }
 
-    /// Authenticates a sink's report to the source of its flow; `report` is what the seal covers.
+    /// Authenticates a sink's report to the source of its flow; `report` has the bytes that the
+    /// seal covers.
     ///
     /// # Errors
     /// There are no keys from the sink to the source, or they are exhausted.

@@ -72,7 +72,7 @@ impl ArrivalLog {
         self.bits[word] & bit != 0
     }
 
-    /// First and count of a block of numbers, drawn anew for each report, so that no relay knows
+    /// First and count of a block of numbers, drawn for each report, so that no relay knows
     /// which symbols count. Each scale of age is as likely as the next: rates and round trips that
     /// differ by orders of magnitude all have recent ones. `None` if there are too few numbers.
     pub(crate) fn block(&self, random: [u32; 2]) -> Option<(u32, usize)> {

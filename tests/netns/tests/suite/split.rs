@@ -434,7 +434,7 @@ fn flood_of_first_packets_leaves_the_path_to_others() {
         (flooded, flooding.join().unwrap(), opening.join().unwrap())
     });
     println!(
-        "Mbit/s: {quiet:.1}, beside {sent} first packets {flooded:.1}; others open after {opened:.1?}"
+        "Mbit/s: {quiet:.1}, next to {sent} first packets {flooded:.1}; others open after {opened:.1?}"
     );
     assert!(flooded > 0.7 * quiet, "{flooded} of {quiet}: {}", line.logs());
     let resident = resident_kib(&line);

@@ -426,7 +426,7 @@ mod tests {
         arrivals.note_moved(newest);
     }
 
-    /// 256 symbols in turn over two paths, the first of which loses one in `loses`.
+    /// 256 symbols in turn over two paths. The first one loses one in `loses`.
     fn turn(arrivals: &mut PathArrivals, first: u32, now: Nanos, loses: u32) -> Option<usize> {
         let numbers = (0..256).map(|step| first.wrapping_add(step));
         numbers.for_each(|number| arrivals.note_left(number as usize % 2, number, now));
