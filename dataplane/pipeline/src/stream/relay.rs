@@ -10,7 +10,7 @@ use crate::hop::receive::loss::hop_report;
 use crate::packet::arrival::{Arrival, Data, Fate};
 use crate::packet::incoming::Incoming;
 use crate::stream::combination_decoder::CombinationDecoders;
-use crate::stream::senders::{Answered, Outgoing, Senders};
+use crate::stream::senders::{Answered, ArrivedSymbol, Outgoing, Senders};
 use crate::stream::store::Store;
 use crate::stream::window_admission::{self, Candidate, Kept};
 use crate::unit::context::Context;
@@ -75,7 +75,7 @@ impl StreamRelay {
 
     fn pump(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         let Self { store, senders, outgoing, .. } = self;
-        senders.pump(cx, store, outgoing);
+        senders.pump(cx, store, outgoing, None);
     }
 }
 
@@ -106,9 +106,11 @@ impl Lifecycle for StreamRelay {
         decoder.set_open_loop(header.open_loop().is_some());
         let bytes = cx.io.frames.bytes(*payload);
         let is_repair = header.common.flags.has(Flags::REPAIR);
+        let mut arrived = None;
         let is_news = match packet.body {
             StreamBody::Keepalive => return Fate::Consumed,
             StreamBody::Symbol(symbol) => {
+                arrived = Some(ArrivedSymbol { number: symbol.number, payload: *payload });
                 let packet = &bytes[STREAM_BYTES..];
                 let candidate = Candidate { symbol, packet, key: *key };
                 let Self { store, senders, incoming, .. } = self;
@@ -149,8 +151,9 @@ impl Lifecycle for StreamRelay {
                 decoder.refuse();
             }
         }
-        self.pump(cx);
-        Fate::Consumed
+        let Self { store, senders, outgoing, .. } = self;
+        let is_forwarded = senders.pump(cx, store, outgoing, arrived.filter(|_| is_news));
+        if is_forwarded { Fate::Forwarded } else { Fate::Consumed }
     }
 
     fn hear_link(

@@ -71,6 +71,13 @@ pub(crate) enum Next {
     Probe(u16),
 }
 
+impl Next {
+    /// Whether it is the symbol with this number.
+    pub(crate) fn is_symbol(&self, wanted: u32) -> bool {
+        matches!(self, Next::Symbol { number, .. } if *number == wanted)
+    }
+}
+
 /// One hop of a stream.
 #[derive(Debug)]
 pub(crate) struct Sender {

@@ -45,6 +45,21 @@ pub(crate) struct Outgoing {
     pub open_loop: Option<f64>,
 }
 
+/// A new symbol, still in the frame that it arrived in.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct ArrivedSymbol {
+    pub number: u32,
+    pub payload: Span,
+}
+
+/// Where a packet is written.
+struct Room {
+    /// The symbol of a packet, in an empty frame.
+    span: Span,
+    /// The symbol to be sent, where it is in its own frame.
+    in_place: Option<ArrivedSymbol>,
+}
+
 /// Outcome of a request of the sink.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Answered {
@@ -298,13 +313,16 @@ impl Senders {
         self.hops.iter().filter_map(|(_, sender)| sender.link.sizes().limit()).min()
     }
 
-    /// Sends the packets that may leave now.
+    /// Sends the packets that may leave now. `arrived` leaves in its frame, without a copy, if it
+    /// may leave at once; the result tells whether it did.
     pub(crate) fn pump(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
         store: &mut Store,
         outgoing: &Outgoing,
-    ) {
+        mut arrived: Option<ArrivedSymbol>,
+    ) -> bool {
+        let has_arrived = arrived.is_some();
         self.follow(cx, store);
         let lag = self.has_branches().then_some(cx.params.lag_timeout_nanos);
         let is_source = outgoing.hop_index == 0;
@@ -328,9 +346,15 @@ impl Senders {
                     cx.io.frames.release(frame);
                     break;
                 };
+                // To the first hop; a frame that waits to be sent may not be written to.
+                let in_place = arrived.take_if(|symbol| next.is_symbol(symbol.number));
+                if let Some(ArrivedSymbol { payload, .. }) = in_place {
+                    cx.io.frames.retain(payload.frame);
+                    cx.io.frames.release(frame);
+                }
                 let offset = symbol_offset(COMBINATION_BYTES) as u16;
-                let span = Span { frame, offset, len: 0 };
-                let (payload, class) = write(cx, store, sender, next, span, outgoing);
+                let room = Room { span: Span { frame, offset, len: 0 }, in_place };
+                let (payload, class) = write(cx, store, sender, next, room, outgoing);
                 let link = cx.send_to(sender.hop(), payload, class);
                 sender.left(next, link, usize::from(payload.len), cx.io.now);
                 if let Next::Symbol { number, is_repair: false, .. } = next
@@ -347,6 +371,7 @@ impl Senders {
             cx.counters.lagged += lagged;
             cx.counters.repairs_refused += sender.take_refused();
         }
+        has_arrived && arrived.is_none()
     }
 
     /// When [`Senders::pump`] is due next.
@@ -394,15 +419,16 @@ fn bits_of(hops: &[(PeerId, Sender)], peers: &[PeerId]) -> u8 {
     stay.fold(0, |bits, (_, sender)| bits | 1 << sender.receiver())
 }
 
-/// Writes a packet to a frame, its symbol at `span`. Returns its payload and class.
+/// Writes a packet to a frame. Returns its payload and class.
 fn write<F: Frames, E: Egress>(
     cx: &mut Context<'_, '_, F, E>,
     store: &mut Store,
     sender: &Sender,
     next: Next,
-    span: Span,
+    room: Room,
     outgoing: &Outgoing,
 ) -> (Span, u8) {
+    let Room { span, in_place } = room;
     let Outgoing { epoch, window_log2, hop_index, profile, .. } = *outgoing;
     let flags = match next {
         Next::Keepalive | Next::Probe(_) => Flags(Flags::END),
@@ -417,7 +443,7 @@ fn write<F: Frames, E: Egress>(
     let header = StreamHeader { common, window_log2, round_trips: outgoing.round_trips };
     let header = match outgoing.open_loop {
         // Saturates.
-        Some(rho) => header.with_open_loop((rho * f64::from(OPEN_LOOP_UNITS)).round() as u16),
+        Some(rho) => header.with_open_loop((rho * f64::from(OPEN_LOOP_UNITS) + 0.5) as u16),
         None => header.with_round_trip(sender.link.round_trip.mean()),
     };
     match next {
@@ -442,12 +468,17 @@ fn write<F: Frames, E: Egress>(
             let Some(symbol) = store.get(number) else { return (span, 0) };
             let bytes = symbol.packet.len() as u16;
             let class = class::outer(class::of_carried(symbol.packet));
-            let payload = payload_of(Span { len: bytes, ..span }, STREAM_BYTES);
+            let payload = match in_place {
+                Some(symbol) => symbol.payload,
+                None => payload_of(Span { len: bytes, ..span }, STREAM_BYTES),
+            };
             let out = cx.io.frames.bytes_mut(payload);
             header.write(out);
             let (after, place) = (symbol.after, place as u16);
             write_symbol(&StreamSymbol { number, after, place, bytes }, out);
-            out[STREAM_BYTES..].copy_from_slice(symbol.packet);
+            if in_place.is_none() {
+                out[STREAM_BYTES..].copy_from_slice(symbol.packet);
+            }
             let counters = &mut *cx.counters;
             match (is_repair, hop_index) {
                 (true, _) => counters.sent_repair += 1,

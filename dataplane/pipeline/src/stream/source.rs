@@ -101,7 +101,7 @@ impl StreamSource {
 
     fn pump(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         let outgoing = self.outgoing(cx.params);
-        self.senders.pump(cx, &mut self.store, &outgoing);
+        self.senders.pump(cx, &mut self.store, &outgoing, None);
     }
 
     /// Whether the window has room for one more symbol without dropping one that a next hop lacks.

@@ -11,6 +11,7 @@ use recoded_pipeline::params::{
 use recoded_pipeline::report::FlowReport;
 use recoded_pipeline::{Datagram, Pipeline};
 use recoded_wire::frames::Frames;
+use recoded_wire::stream::STREAM_BYTES;
 
 struct Host {
     pipeline: Pipeline,
@@ -172,5 +173,48 @@ fn step(nodes: &mut [Node; 3], number: u32) {
             let sent = node.receive(&bytes, now);
             waiting.extend(sent.into_iter().map(|(hop, bytes)| (to, hop, bytes)));
         }
+    }
+}
+
+/// A relay copies a symbol once, into its store: the frame that arrived leaves again, to one next
+/// hop. Symbols that have to wait leave in another frame, as do those to further next hops.
+#[test]
+fn relay_of_a_stream_sends_on_the_frame_that_arrived() {
+    const BURST: u64 = 200;
+    for hops in [1, 2] {
+        let mut params =
+            FlowParams { code: common::stream(), ..params(Role::Relay { upstream: UP }) };
+        params.next_hops.extend((1..hops).map(|hop| PeerId(10 + hop)));
+        let role = Role::Source { tunnel: TunnelId(0) };
+        let mut source = Node::new(FlowParams { role, next_hops: vec![DOWN], ..params.clone() }, 1);
+        let mut relay = Host::new(params, 2048);
+        let (mut in_place, mut packets) = (0, 0);
+        for number in 0..BURST {
+            let now = number * 1_000_000;
+            for (_, packet) in source.ingress(&common::ip_packet(100, number as u32), now) {
+                let arrived = relay.frames.receive(&packet).expect("a frame");
+                let datagram = Datagram::best_effort(Some(UP), arrived);
+                relay.pipeline.receive(&mut relay.frames, &mut relay.outputs, datagram, now);
+                for Sent { span, .. } in std::mem::take(&mut relay.outputs.sent) {
+                    let is_same = span == arrived;
+                    let sent = relay.frames.bytes(span);
+                    let body = STREAM_BYTES..;
+                    assert!(!is_same || sent[body.clone()] == packet[body], "packet {number}");
+                    in_place += u64::from(is_same);
+                    relay.frames.release(span.frame);
+                }
+                packets += 1;
+            }
+        }
+        let report = relay.pipeline.report();
+        let counters = &report.flows[0].counters;
+        println!("{hops} next hops: {in_place} of {} sent in place", counters.sent_forwarded);
+        assert_eq!(report.packets.forwarded, in_place);
+        assert_eq!(report.packets.forwarded + report.packets.consumed, packets);
+        // The gate opens for all but a few of them at once.
+        assert!(counters.sent_forwarded > 9 * u64::from(hops) * BURST / 10, "{counters:?}");
+        assert!(in_place * u64::from(hops) > 9 * counters.sent_forwarded / 10, "{in_place}");
+        relay.pipeline.release(&mut relay.frames);
+        assert_eq!(relay.frames.free(), 2048);
     }
 }

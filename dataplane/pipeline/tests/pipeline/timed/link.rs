@@ -1,5 +1,6 @@
 //! One direction of a link in virtual time: a rate, a queue, a delay, losses.
 
+use super::cellular::Trace;
 use super::{MILLI, Nanos};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -62,6 +63,8 @@ impl Link {
 /// State and counters of the link.
 pub struct Channel {
     pub link: Link,
+    /// Instead of a constant rate.
+    pub trace: Option<Rc<Trace>>,
     free_at: Rc<Cell<Nanos>>,
     is_bad: bool,
     /// Jitter: the period that it was last drawn in, that delay, and the newest arrival.
@@ -81,6 +84,7 @@ impl Channel {
     pub fn new(link: Link, seed: u64) -> Channel {
         Channel {
             link,
+            trace: None,
             free_at: Rc::default(),
             is_bad: false,
             drawn: (0, 0),
@@ -133,6 +137,10 @@ impl Channel {
     /// An arrival with jitter, behind those before it.
     fn in_order(&mut self, arrives: Nanos) -> Nanos {
         let (most, every) = self.link.jitter;
+        if self.trace.is_some() {
+            self.newest = self.newest.max(arrives);
+            return self.newest;
+        }
         if most == 0 {
             return arrives;
         }
@@ -158,8 +166,15 @@ impl Channel {
             return Vec::new();
         }
         self.longest = self.longest.max(wait);
-        let takes = ((bytes + AROUND_BYTES) as f64 * 8e9 / self.link.rate) as Nanos;
-        self.free_at.set(self.free_at.get().max(now) + takes);
+        let (start, bits) = (self.free_at.get().max(now), (bytes + AROUND_BYTES) as f64 * 8.0);
+        let (left, held) = match &self.trace {
+            None => (start + (bits * 1e9 / self.link.rate) as Nanos, 0),
+            Some(trace) => {
+                let left = trace.leaves(start, bits);
+                (left, trace.scheduling(left))
+            }
+        };
+        self.free_at.set(left);
         let Link { loss, burst, delay, reordered: (late, by), duplicated, .. } = self.link;
         let is_lost = if burst <= 1.0 {
             self.chance(loss)
@@ -176,7 +191,7 @@ impl Channel {
             return Vec::new();
         }
         let late = if self.chance(late) { by } else { 0 };
-        let arrives = self.in_order(self.free_at.get() + delay) + late;
+        let arrives = self.in_order(left + held + delay) + late;
         if self.chance(duplicated) { vec![arrives, arrives + MILLI] } else { vec![arrives] }
     }
 }

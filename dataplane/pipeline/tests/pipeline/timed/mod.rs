@@ -2,6 +2,7 @@
 //! that send as fast as they may, or evenly.
 
 pub mod beside;
+pub mod cellular;
 pub mod keys;
 mod leave;
 mod link;
