@@ -3,18 +3,14 @@
 use recoded_lab::cases;
 use recoded_lab::host::{self, CaseReport, Verdict};
 
-/// Its packages are cross-built on request, because that takes minutes of two processors.
-const ON_REQUEST: &str = "arm64-packages-keys";
-
 #[test]
 fn cases_pass_on_real_kernels_and_drivers() {
     let reports = host::run(&[], |report| println!("{}", report.line())).unwrap();
     let require_all = std::env::var_os("RECODED_REQUIRE_ALL").is_some_and(|all| all == "1");
-    let has_packages = host::arm64_packages().is_ok();
     let is_wrong = |one: &&CaseReport| match one.verdict {
         Verdict::Passed(_) => false,
         Verdict::Failed(_) => true,
-        Verdict::Skipped(_) => require_all && (has_packages || one.case != ON_REQUEST),
+        Verdict::Skipped(_) => require_all,
     };
     let wrong: Vec<String> = reports.iter().filter(is_wrong).map(CaseReport::line).collect();
     // As scripts/test counts it.

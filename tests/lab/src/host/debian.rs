@@ -81,7 +81,7 @@ const NAMES: [&str; 2] = ["recoded", "recoded-agent"];
 ///
 /// # Errors
 /// If one is missing, or older than the programs of this host.
-pub fn arm64_packages() -> Result<[PathBuf; 2], LabError> {
+pub(super) fn arm64_packages() -> Result<[PathBuf; 2], LabError> {
     let programs = binary("recoded");
     let target = programs.ancestors().nth(2).unwrap_or(Path::new("target"));
     let folder = target.join("debian");

@@ -11,6 +11,5 @@ mod qmp;
 mod root;
 mod run;
 
-pub use debian::arm64_packages;
 pub use packages::{Architecture, Cache, Kernel};
 pub use run::{CaseReport, Verdict, run};
