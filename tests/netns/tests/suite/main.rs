@@ -50,6 +50,7 @@ mod silence;
 mod sink_restarts;
 mod split;
 mod split_file;
+mod split_programs;
 mod stream;
 mod swarm;
 mod takeover;

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use crate::common;
 use recoded_netns::process::{self, Background};
 use recoded_netns::stream::Stream;
-use recoded_netns::traffic::{Fetch, WebServer, sha256, write_random_file};
 use recoded_netns::{
     Bed, BedConfig, CodePlan, Daemon, DirectionConfig, LinePlan, LinkConfig, Loss, Namespace,
     binary,
@@ -23,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const EDGES: [&str; 2] = ["10.99.0.1", "10.99.0.2"];
 
 /// A host behind an edge; its namespace ends with the test.
-struct Host(Namespace);
+pub struct Host(pub Namespace);
 
 impl Drop for Host {
     fn drop(&mut self) {
@@ -32,7 +31,7 @@ impl Drop for Host {
 }
 
 /// Number of the host behind an edge, in its addresses.
-fn v4(edge: usize) -> Ipv4Addr {
+pub fn v4(edge: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 61 + edge as u8, 0, 5)
 }
 
@@ -41,16 +40,16 @@ fn v6(edge: usize) -> Ipv6Addr {
 }
 
 /// A line with daemons, a host behind each edge, and the programs that split connections.
-struct Line {
-    hosts: [Host; 2],
+pub struct Line {
+    pub hosts: [Host; 2],
     splits: Vec<Background>,
     _daemons: Vec<Daemon>,
-    bed: Bed,
+    pub bed: Bed,
 }
 
 impl Line {
     /// Without the programs that split.
-    fn start(bed: Bed) -> Line {
+    pub fn start(bed: Bed) -> Line {
         let mut plan = LinePlan::protected(bed.hops());
         plan.flows.iter_mut().for_each(|flow| flow.code = CodePlan::Stream);
         let daemons = Daemon::start_line(&bed, &plan).unwrap();
@@ -71,12 +70,12 @@ impl Line {
         self.bed.directory().join(format!("split-{edge}.log"))
     }
 
-    fn logs(&self) -> String {
+    pub fn logs(&self) -> String {
         [0, 1].map(|edge| std::fs::read_to_string(self.log(edge)).unwrap_or_default()).concat()
     }
 
     /// Starts both programs, and waits until they are connected.
-    fn split_both(&mut self) {
+    pub fn split_both(&mut self) {
         self.splits = [0, 1].map(|edge| self.split(edge)).into();
         self.wait_until_connected(1, [1, 1]);
     }
@@ -478,21 +477,4 @@ fn connections_that_stall_or_vanish_hold_up_no_other_one() {
     let (client, mut server) = pairs.remove(0);
     drop(client);
     assert!(server.read(&mut [0]).is_err(), "unread bytes: the host resets");
-}
-
-#[test]
-fn file_behind_a_lossy_line_arrives_whole_through_split_connections() {
-    let Some(_turn) = common::daemons_beside() else { return };
-    let mut line = Line::start(common::bed(3, Loss::independent(0.1), RATE_MBIT));
-    line.split_both();
-    let file = line.bed.directory().join("file");
-    write_random_file(&file, 24 << 20).unwrap();
-    let _server = WebServer::start(&line.hosts[1].0, line.bed.directory()).unwrap();
-    let copy = line.bed.directory().join("copy");
-    let limit = Duration::from_secs(60);
-    let fetch = Fetch::start(&line.hosts[0].0, v4(1).into(), "file", &copy, limit).unwrap();
-    let download = fetch.finish().unwrap();
-    println!("{download:?}, {:.1} Mbit/s", download.mbit());
-    assert!(download.complete, "{download:?}: {}", line.logs());
-    assert_eq!(sha256(&file).unwrap(), sha256(&copy).unwrap());
 }
