@@ -34,7 +34,7 @@ use held::Held;
 use link::Link;
 use nflog::Log;
 use rules::{Rules, Targets};
-use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
+use rustix::process::{Pid, Signal, kill_process};
 use std::io::{self, IsTerminal, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::process::{ExitCode, Stdio};
@@ -192,8 +192,6 @@ async fn handle(arguments: &Arguments) -> io::Result<()> {
         tracing::warn!(%error, "hosts are connected before their servers answer (NFLOG)");
     });
     sandbox::enter(arguments.user.as_deref())?;
-    // A change of user would undo it.
-    set_parent_process_death_signal(Some(Signal::TERM))?;
     let peer = SocketAddr::new(arguments.peer, arguments.port);
     let connections = Arc::new(Connections::new());
     let link = Arc::new(Link::open_at(edge, peer, mtu, Arc::clone(&connections))?);

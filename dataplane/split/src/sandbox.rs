@@ -1,9 +1,10 @@
-//! What the process that handles connections keeps: a user that owns nothing, no files, and the
-//! capabilities that addresses of others need.
+//! What the process that handles connections keeps: a user that owns nothing, no files, the
+//! capabilities that addresses of others need, and system calls for sockets.
 
 use landlock::{ABI, Access, AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr};
 use rustix::process::{
-    DumpableBehavior, Gid, Resource, Rlimit, Uid, getrlimit, set_dumpable_behavior, setrlimit,
+    DumpableBehavior, Gid, Resource, Rlimit, Signal, Uid, getrlimit, set_dumpable_behavior,
+    set_parent_process_death_signal, setrlimit,
 };
 use rustix::system::uname;
 use rustix::thread::{
@@ -17,6 +18,16 @@ const PASSWD: &str = "/etc/passwd";
 
 /// First Linux version where marks need CAP_NET_RAW only.
 const MARKS_BY_RAW: [u32; 2] = [5, 17];
+
+/// System calls for connections, which the packet process does without.
+const SOCKETS: &[i64] = &[
+    libc::SYS_socket,
+    libc::SYS_bind,
+    libc::SYS_connect,
+    libc::SYS_listen,
+    libc::SYS_getpeername,
+    libc::SYS_recvmmsg,
+];
 
 /// Gives up everything else, for good. Call it while there is one thread. `user` is a name or
 /// number; without one, this stays root without its rights.
@@ -41,7 +52,10 @@ pub(crate) fn enter(user: Option<&str>) -> io::Result<()> {
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     set_no_new_privs(true)?;
-    forbid_files().map_err(io::Error::other)
+    // A change of user would undo it.
+    set_parent_process_death_signal(Some(Signal::TERM))?;
+    forbid_files().map_err(io::Error::other)?;
+    recoded_syscalls::limit(SOCKETS).map(drop).map_err(io::Error::other)
 }
 
 /// As far as this Linux supports it.

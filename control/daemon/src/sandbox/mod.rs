@@ -3,12 +3,11 @@
 //! The network is hostile, and a bug in packet handling must not compromise the host. The process
 //! therefore keeps its open descriptors and can acquire nothing more: no capability, no privilege
 //! through another program, no file, no socket, no core dump with keys in it, and only the system
-//! calls of `syscalls.rs`. It also runs as a user that owns nothing (`user.rs`).
+//! calls of `recoded-syscalls`. It also runs as a user that owns nothing (`user.rs`).
 //!
 //! All of this applies to a thread and the threads that it starts afterwards. It is therefore done
 //! while there is one thread, and refused otherwise.
 
-mod syscalls;
 mod user;
 
 pub use user::User;
@@ -115,7 +114,7 @@ pub fn enter(extent: Extent, user: Option<&User>) -> Result<Held, SandboxError> 
     }
     let files = forbid_files().unwrap_or_else(|error| format!("not available ({error})"));
     let system_calls =
-        syscalls::limit().map_err(|error| SandboxError::Filter(error.to_string()))?;
+        recoded_syscalls::limit(&[]).map_err(|error| SandboxError::Filter(error.to_string()))?;
     Ok(Held { user, files, system_calls: Some(system_calls) })
 }
 

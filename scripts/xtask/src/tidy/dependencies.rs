@@ -28,7 +28,7 @@ enum Allowed {
 }
 
 /// The direction of the path: ebpf -> xsk, pipeline, runtime -> kernels; control is outside.
-const DIRECTIONS: [(&str, Allowed); 39] = [
+const DIRECTIONS: [(&str, Allowed); 40] = [
     // Names and meanings of counters, for the programs that count and those that display. The
     // verdicts of the XDP program are in a crate that it can depend on.
     ("recoded-counters", Allowed::Only(&["recoded-wire"])),
@@ -39,7 +39,9 @@ const DIRECTIONS: [(&str, Allowed); 39] = [
     // configuration. A test of it is a benchmark.
     ("recoded-agent", Allowed::Only(&["recoded-api", "recoded-secure", "bench-json"])),
     // Carries bytes of sockets over a tunnel; it meets no coded packet.
-    ("recoded-split", Allowed::Only(&["recoded-counters"])),
+    ("recoded-split", Allowed::Only(&["recoded-counters", "recoded-syscalls"])),
+    // Which system calls two programs keep.
+    ("recoded-syscalls", Allowed::Only(&[])),
     // A program of its own: segments of files over UDP, without the tunnel.
     ("recoded-swarm", Allowed::Only(&["recoded-gf", "recoded-code"])),
     ("recoded-host", Allowed::Only(&[])),
@@ -94,6 +96,7 @@ const DIRECTIONS: [(&str, Allowed); 39] = [
         Allowed::Only(&[
             "recoded-counters",
             "recoded-runtime",
+            "recoded-syscalls",
             "recoded-cuda",
             "recoded-fpga",
             "recoded-api",

@@ -203,6 +203,10 @@ fn connections_are_split_with_their_addresses_and_end_as_they_should() {
     assert_eq!(read_all(&mut own).unwrap(), b"to the edge");
     let established = line.bed.sink().run("ss", "-Htn state established").unwrap();
     println!("{established}");
+    // At each edge, the process that handles connections is confined.
+    let (filters, privileges) = (of_processes(&line, "Seccomp"), of_processes(&line, "NoNewPrivs"));
+    assert_eq!(filters.iter().filter(|mode| **mode == 2).count(), 2, "{filters:?}");
+    assert_eq!(privileges.iter().sum::<u64>(), 2, "{privileges:?}");
 }
 
 #[test]
@@ -285,15 +289,15 @@ fn jain(shares: &[u64]) -> f64 {
     sum.powi(2) / (shares.len() as f64 * squares)
 }
 
-/// Resident memory of the processes that handle connections, in KiB.
-fn resident_kib(line: &Line) -> Vec<u64> {
+/// A number that Linux shows of each of the four processes.
+fn of_processes(line: &Line, name: &str) -> Vec<u64> {
     let children = line.splits.iter().flat_map(|split| process::children(split.pid()));
-    let resident = |pid| {
+    let number = |pid| {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-        let line = status.lines().find(|line| line.starts_with("VmRSS")).unwrap_or("0");
-        line.split_whitespace().find_map(|word| word.parse().ok()).unwrap_or(0)
+        let found = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        found.and_then(|it| it.split_whitespace().next()?.parse().ok()).unwrap_or(0)
     };
-    children.map(resident).collect()
+    children.map(number).collect()
 }
 
 /// Writes and reads what is possible without waiting; the bytes that each client read in `time`.
@@ -331,7 +335,7 @@ fn many_connections_share_a_path() {
         (clients, serving.join().unwrap())
     });
     let opened = begun.elapsed();
-    let resident = resident_kib(&line);
+    let resident = of_processes(&line, "VmRSS");
     println!("open after {opened:.1?}; resident KiB of the processes: {resident:?}");
     assert!(resident.iter().all(|kib| *kib < 64 * CONNECTIONS as u64), "{resident:?}");
     // Pairs by the port of the client.
@@ -436,7 +440,7 @@ fn flood_of_first_packets_leaves_the_path_to_others() {
         "Mbit/s: {quiet:.1}, next to {sent} first packets {flooded:.1}; others open after {opened:.1?}"
     );
     assert!(flooded > 0.7 * quiet, "{flooded} of {quiet}: {}", line.logs());
-    let resident = resident_kib(&line);
+    let resident = of_processes(&line, "VmRSS");
     assert!(resident.iter().all(|kib| *kib < 128 << 10), "{resident:?}");
 }
 

@@ -1,9 +1,12 @@
-//! System calls that the dataplane process may make after its setup.
+//! System calls that a process which handles packets of others may make after its setup: that of
+//! `recoded`, and that of `recoded-split`.
 //!
 //! Two filters. The first allows listed calls and fails the rest with EPERM, so that a library that
 //! tries an optional call continues without it. The second kills the process for calls that it
 //! never makes and that only an attacker wants. Linux writes those to the audit log, and the
 //! supervisor logs the signal (SIGSYS).
+
+#![forbid(unsafe_code)]
 
 use seccompiler::{
     BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition,
@@ -11,10 +14,14 @@ use seccompiler::{
 };
 use std::collections::BTreeMap;
 
-/// Limits this thread, and those it starts; returns the number of allowed calls.
-pub fn limit() -> Result<usize, seccompiler::Error> {
+/// Limits this thread, and those it starts, to the calls for packets and those in `also`; returns
+/// the number of allowed calls.
+///
+/// # Errors
+/// If this architecture is unknown, or Linux refuses the filters.
+pub fn limit(also: &[i64]) -> Result<usize, seccompiler::Error> {
     let architecture: TargetArch = std::env::consts::ARCH.try_into()?;
-    let allowed = allowed()?;
+    let allowed = allowed(also)?;
     let count = allowed.len();
     let errno = |code: i32| SeccompAction::Errno(code.unsigned_abs());
     let (allow, kill) = (SeccompAction::Allow, SeccompAction::KillProcess);
@@ -50,8 +57,9 @@ fn one_of(argument: u8, values: &[i32]) -> Result<Vec<SeccompRule>, BackendError
         .collect()
 }
 
-fn allowed() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
-    let mut rules: BTreeMap<_, _> = ALLOWED.iter().map(|call| (*call, Vec::new())).collect();
+fn allowed(also: &[i64]) -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
+    let calls = ALLOWED.iter().chain(also);
+    let mut rules: BTreeMap<_, _> = calls.map(|call| (*call, Vec::new())).collect();
     // No memory becomes code.
     let executable = libc::PROT_EXEC.unsigned_abs().into();
     rules.insert(libc::SYS_mmap, vec![bits(2, executable, 0)?]);
@@ -227,7 +235,7 @@ mod tests {
         let architecture = std::env::consts::ARCH.try_into().expect("known");
         let refused = SeccompAction::Errno(libc::EPERM.unsigned_abs());
         let filter = SeccompFilter::new(
-            allowed().expect("rules"),
+            allowed(&[libc::SYS_connect]).expect("rules"),
             refused.clone(),
             SeccompAction::Allow,
             architecture,
@@ -243,6 +251,13 @@ mod tests {
         for call in [libc::SYS_kill, libc::SYS_tkill, libc::SYS_rt_tgsigqueueinfo] {
             assert_eq!(decide(&program, call, [own, own, 9, 0, 0, 0]), u32::from(refused.clone()));
         }
-        assert_eq!(decide(&program, libc::SYS_getpid, [0; 6]), u32::from(SeccompAction::Allow));
+        for (call, action) in [
+            (libc::SYS_getpid, SeccompAction::Allow),
+            (libc::SYS_connect, SeccompAction::Allow),
+            (libc::SYS_bind, refused.clone()),
+            (libc::SYS_openat, refused),
+        ] {
+            assert_eq!(decide(&program, call, [0; 6]), u32::from(action), "{call}");
+        }
     }
 }
