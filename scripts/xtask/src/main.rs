@@ -35,7 +35,7 @@ fn main() -> ExitCode {
         ["sbom", file] => sbom::write(&root, Path::new(file)),
         ["audited", bill, ref programs @ ..] if !programs.is_empty() => {
             let programs: Vec<&Path> = programs.iter().map(Path::new).collect();
-            audited::check(Path::new(bill), &programs)
+            audited::check(&root, Path::new(bill), &programs)
         }
         ["book", "stage", folder] => book::stage(&root, Path::new(folder)),
         ["book", "links", folder] => book::check_html(Path::new(folder)),
@@ -120,7 +120,7 @@ usage: cargo xtask <task>
   ebpf --check  rebuild them elsewhere and fail when the committed ones differ
   tidy          check the rules of the repository that the compiler does not
   sbom FILE     write the crates in the released programs as a CycloneDX bill of materials
-  audited BILL PROGRAM...  compare the lists of crates in programs with that bill
+  audited BILL PROGRAM...  compare the lists of crates in programs with Cargo.lock
   book stage DIR      copy the pages of the book into DIR, for mdBook (scripts/book)
   book links DIR      check the links of the built book in DIR
   book shown DIR      check commands and configurations in pages with the programs in DIR;

@@ -4,7 +4,7 @@
 //! Reads `cargo metadata`, `cargo tree` and `Cargo.lock`, and writes one file. Lists crates that
 //! the programs are linked of on Linux, with their default features; no crates for tests, build
 //! scripts or macros. The same sources and the same `SOURCE_DATE_EPOCH` give the same bytes.
-//! `audited` compares the document with the programs.
+//! `audited` reads it together with the programs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -60,7 +60,7 @@ fn name_and_version(line: &str) -> Option<String> {
 }
 
 /// SHA-256 of the archives of crates, by name and version, from a lock file.
-fn checksums(lock: &str) -> BTreeMap<String, String> {
+pub fn checksums(lock: &str) -> BTreeMap<String, String> {
     let parts = lock.split("\n[[package]]\n").filter_map(|part| {
         let value = |key: &str| {
             part.lines()
