@@ -52,6 +52,8 @@ missing_test_packages() {
         printf 'python3-yaml\n'
     # Installs the Python module.
     python3 -c 'import ensurepip' 2>/dev/null || printf 'python3-venv\n'
+    # Signs a repository for apt.
+    command -v gpg >/dev/null || printf 'gnupg\n'
     # Looks at the page of a network.
     command -v chromium-headless-shell >/dev/null || command -v chromium >/dev/null ||
         command -v chromium-browser >/dev/null || printf 'chromium-headless-shell\n'
@@ -219,6 +221,24 @@ as_user() {
     fi
 }
 
+# Programs of releases list their crates in themselves (section .dep-v0), so that scanners of
+# installed programs find known weaknesses.
+CARGO_AUDITABLE_VERSION=0.7.7
+
+# For `cargo auditable build`.
+install_cargo_auditable() {
+    command -v cargo-auditable >/dev/null && return
+    say "installing cargo-auditable $CARGO_AUDITABLE_VERSION (a minute)"
+    as_user "$CARGO" install "cargo-auditable@$CARGO_AUDITABLE_VERSION" --locked --debug --quiet
+}
+
+# is_audited PROGRAM: it has that list, of which `cargo xtask audited` reads more.
+is_audited() {
+    local sections
+    sections=$(readelf --wide --sections "$1")
+    grep -qF ' .dep-v0 ' <<<"$sections"
+}
+
 workspace_version() {
     sed -n '/^\[workspace.package\]/,/^$/s/^version = "\(.*\)"/\1/p' Cargo.toml
 }
@@ -240,3 +260,29 @@ without_paths() {
 }
 
 target_folder() { printf '%s' "${CARGO_TARGET_DIR:-target}"; }
+
+# generate_pages FOLDER PROGRAMS: manual pages and completions, printed by programs that run here;
+# those of the agent in a folder of their own.
+generate_pages() {
+    local folder=$1 programs=$2 command shell
+    mkdir -p "$folder"/{,agent/}{man,bash,zsh,fish}
+    "$programs/recoded" --man >"$folder/man/recoded.8"
+    "$programs/recodectl" man >"$folder/man/recodectl.1"
+    "$programs/recodectl" man counters >"$folder/man/recoded-counters.7"
+    "$programs/recodectl" man recoded.toml >"$folder/man/recoded.toml.5"
+    for command in $("$programs/recodectl" help commands | cut -d ' ' -f 1 | grep -vx help); do
+        "$programs/recodectl" man "$command" >"$folder/man/recodectl-$command.1"
+    done
+    "$programs/recoded-agent" print man >"$folder/agent/man/recoded-agent.8"
+    gzip --best --no-name "$folder"/man/* "$folder"/agent/man/*
+    for shell in bash zsh fish; do
+        "$programs/recoded" --completion "$shell" >"$folder/$shell/recoded"
+        "$programs/recodectl" completion "$shell" >"$folder/$shell/recodectl"
+    done
+    (cd "$folder" && for shell in recoded recodectl; do
+        mv "zsh/$shell" "zsh/_$shell" && mv "fish/$shell" "fish/$shell.fish"
+    done)
+    "$programs/recoded-agent" print bash >"$folder/agent/bash/recoded-agent"
+    "$programs/recoded-agent" print zsh >"$folder/agent/zsh/_recoded-agent"
+    "$programs/recoded-agent" print fish >"$folder/agent/fish/recoded-agent.fish"
+}

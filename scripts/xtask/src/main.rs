@@ -1,11 +1,13 @@
 //! Chores of the repository that need more than a shell script: `cargo xtask ebpf`, `cargo xtask
-//! tidy`, `cargo xtask sbom`, `cargo xtask book`.
+//! tidy`, `cargo xtask sbom`, `cargo xtask audited`, `cargo xtask book`.
 //!
 //! Not on the path of any packet, and no crate depends on it. Reads and builds files below the
 //! repository's root, and writes only the objects in `ebpf`, a folder for the book, the page of
 //! command lines, and a bill of materials.
 
 #![forbid(unsafe_code)]
+
+mod audited;
 
 mod book;
 
@@ -31,6 +33,10 @@ fn main() -> ExitCode {
         ["ebpf", "--check"] => ebpf::check(&root),
         ["tidy"] => tidy::run(&root),
         ["sbom", file] => sbom::write(&root, Path::new(file)),
+        ["audited", bill, ref programs @ ..] if !programs.is_empty() => {
+            let programs: Vec<&Path> = programs.iter().map(Path::new).collect();
+            audited::check(&root, Path::new(bill), &programs)
+        }
         ["book", "stage", folder] => book::stage(&root, Path::new(folder)),
         ["book", "links", folder] => book::check_html(Path::new(folder)),
         ["book", "shown", folder] => book::check_shown(&root, Path::new(folder), false),
@@ -76,6 +82,9 @@ enum TaskError {
          Run `cargo xtask ebpf` and commit the object together with the source."
     )]
     Stale { object: String, difference: String },
+    /// A program of a release and the bill of materials do not fit.
+    #[error("{}: {reason}\nfix: {fix}", program.display())]
+    Audited { program: PathBuf, reason: String, fix: &'static str },
     /// The repository breaks its own rules.
     #[error("{report}\ntidy: {count} finding(s); the rules are in scripts/xtask/README.md")]
     Untidy { report: String, count: usize },
@@ -111,6 +120,7 @@ usage: cargo xtask <task>
   ebpf --check  rebuild them elsewhere and fail when the committed ones differ
   tidy          check the rules of the repository that the compiler does not
   sbom FILE     write the crates in the released programs as a CycloneDX bill of materials
+  audited BILL PROGRAM...  compare the lists of crates in programs with Cargo.lock
   book stage DIR      copy the pages of the book into DIR, for mdBook (scripts/book)
   book links DIR      check the links of the built book in DIR
   book shown DIR      check commands and configurations in pages with the programs in DIR;

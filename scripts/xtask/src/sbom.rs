@@ -1,9 +1,10 @@
 //! `cargo xtask sbom`: the crates in the programs of a release, as a bill of materials in CycloneDX
 //! 1.5 (JSON).
 //!
-//! Reads `cargo metadata` and `Cargo.lock`, and writes one file. Lists crates that the programs are
-//! linked of on Linux, with all default features; neither crates for tests nor build scripts. The
-//! same sources and the same `SOURCE_DATE_EPOCH` give the same bytes.
+//! Reads `cargo metadata`, `cargo tree` and `Cargo.lock`, and writes one file. Lists crates that
+//! the programs are linked of on Linux, with their default features; no crates for tests, build
+//! scripts or macros. The same sources and the same `SOURCE_DATE_EPOCH` give the same bytes.
+//! `audited` reads it together with the programs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -16,20 +17,21 @@ use crate::{TaskError, output, read};
 /// Packages whose programs are released, as scripts/package and scripts/package-static build them.
 const PROGRAMS: [&str; 4] = ["recoded", "recodectl", "recoded-agent", "recoded-split"];
 
-/// Dependencies differ between architectures in names of no importance here.
-const PLATFORM: &str = "x86_64-unknown-linux-gnu";
+/// Static programs have fewer crates: none that these platforms lack.
+const PLATFORMS: [&str; 2] = ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"];
 
 /// Writes the bill of materials into a file.
 pub fn write(root: &Path, file: &Path) -> Result<String, TaskError> {
     let mut cargo = Command::new("cargo");
     let arguments = ["metadata", "--format-version", "1", "--locked", "--quiet"];
-    cargo.args(arguments).args(["--filter-platform", PLATFORM]).current_dir(root);
+    cargo.args(arguments).current_dir(root);
+    cargo.args(PLATFORMS.iter().flat_map(|platform| ["--filter-platform", platform]));
     let unexpected = |reason: String| TaskError::Output { program: "cargo metadata", reason };
     let metadata: Value = serde_json::from_str(&output(&mut cargo)?)
         .map_err(|error| unexpected(error.to_string()))?;
     let lock = String::from_utf8_lossy(&read(&root.join("Cargo.lock"))?).into_owned();
     let seconds = std::env::var("SOURCE_DATE_EPOCH").ok().and_then(|text| text.parse().ok());
-    let bill = bill(&metadata, &checksums(&lock), seconds.unwrap_or(0))
+    let bill = bill(&metadata, &built(root)?, &checksums(&lock), seconds.unwrap_or(0))
         .ok_or_else(|| unexpected("a field is missing".into()))?;
     let count = bill["components"].as_array().map_or(0, Vec::len);
     std::fs::write(file, format!("{bill:#}\n"))
@@ -37,8 +39,28 @@ pub fn write(root: &Path, file: &Path) -> Result<String, TaskError> {
     Ok(format!("{}: {count} crates", file.display()))
 }
 
+/// Crates that a build of the programs links, as `name@version`. Metadata have more: crates of the
+/// features that any crate of the workspace enables, such as benchmarks.
+fn built(root: &Path) -> Result<BTreeSet<String>, TaskError> {
+    let mut crates = BTreeSet::new();
+    for platform in PLATFORMS {
+        let mut cargo = Command::new("cargo");
+        cargo.args(["tree", "--locked", "--quiet", "--target", platform]).current_dir(root);
+        cargo.args(["--edges", "normal,no-proc-macro", "--prefix", "none", "--format", "{p}"]);
+        cargo.args(PROGRAMS.iter().flat_map(|program| ["--package", program]));
+        crates.extend(output(&mut cargo)?.lines().filter_map(name_and_version));
+    }
+    Ok(crates)
+}
+
+/// Of a line of `cargo tree`: `name v1.2.3 (folder)`.
+fn name_and_version(line: &str) -> Option<String> {
+    let mut words = line.split(' ');
+    Some(format!("{}@{}", words.next()?, words.next()?.strip_prefix('v')?))
+}
+
 /// SHA-256 of the archives of crates, by name and version, from a lock file.
-fn checksums(lock: &str) -> BTreeMap<String, String> {
+pub fn checksums(lock: &str) -> BTreeMap<String, String> {
     let parts = lock.split("\n[[package]]\n").filter_map(|part| {
         let value = |key: &str| {
             part.lines()
@@ -50,14 +72,24 @@ fn checksums(lock: &str) -> BTreeMap<String, String> {
 }
 
 /// The document; `None` if the metadata lack a field.
-fn bill(metadata: &Value, checksums: &BTreeMap<String, String>, seconds: u64) -> Option<Value> {
+fn bill(
+    metadata: &Value,
+    built: &BTreeSet<String>,
+    checksums: &BTreeMap<String, String>,
+    seconds: u64,
+) -> Option<Value> {
     let nodes: BTreeMap<&str, &Value> =
         metadata["resolve"]["nodes"].as_array()?.iter().filter_map(by_id).collect();
+    let is_built = |(_, it): &(&str, &Value)| {
+        let (name, version) = (it["name"].as_str(), it["version"].as_str());
+        built.contains(&format!("{}@{}", name.unwrap_or(""), version.unwrap_or("")))
+    };
     let packages: BTreeMap<&str, &Value> =
-        metadata["packages"].as_array()?.iter().filter_map(by_id).collect();
+        metadata["packages"].as_array()?.iter().filter_map(by_id).filter(is_built).collect();
     let is_program = |it: &&Value| PROGRAMS.iter().any(|name| it["name"] == *name);
     let programs: Vec<&Value> = packages.values().copied().filter(is_program).collect();
-    let reached = reached(&nodes, programs.iter().filter_map(|it| it["id"].as_str()))?;
+    let mut reached = reached(&nodes, programs.iter().filter_map(|it| it["id"].as_str()))?;
+    reached.retain(|id| packages.contains_key(id));
     let components: Option<Vec<Value>> =
         reached.iter().map(|id| component(packages.get(id)?, checksums)).collect();
     let dependencies: Option<Vec<Value>> =
@@ -142,8 +174,8 @@ fn component(package: &Value, checksums: &BTreeMap<String, String>) -> Option<Va
 
 fn dependency(node: &Value, packages: &BTreeMap<&str, &Value>) -> Option<Value> {
     let of = |id: &&str| reference(packages.get(*id)?);
-    let on: Option<BTreeSet<String>> = linked(node)?.iter().map(of).collect();
-    Some(json!({ "ref": of(&node["id"].as_str()?)?, "dependsOn": on? }))
+    let on: BTreeSet<String> = linked(node)?.iter().filter_map(of).collect();
+    Some(json!({ "ref": of(&node["id"].as_str()?)?, "dependsOn": on }))
 }
 
 /// A time in UTC, as ISO 8601 has it. Source of the calendar: Howard Hinnant, "chrono-compatible
@@ -164,6 +196,10 @@ fn timestamp(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn built(lines: &[&str]) -> BTreeSet<String> {
+        lines.iter().filter_map(|line| name_and_version(line)).collect()
+    }
 
     fn metadata() -> Value {
         let dep = |id: &str, kind: Value| json!({ "pkg": id, "dep_kinds": [{ "kind": kind }] });
@@ -187,7 +223,8 @@ mod tests {
     fn bill_lists_linked_crates_with_licences_and_checksums() {
         let lock = "version = 4\n\n[[package]]\nname = \"theirs\"\nversion = \"2.0.0\"\n\
                     source = \"registry\"\nchecksum = \"0f\"\n";
-        let bill = bill(&metadata(), &checksums(lock), 0).expect("complete metadata");
+        let built = built(&["recoded v0.1.0 (/ours)", "theirs v2.0.0", "deeper v1.0.0"]);
+        let bill = bill(&metadata(), &built, &checksums(lock), 0).expect("complete metadata");
         let names: Vec<&str> = bill["components"]
             .as_array()
             .expect("a list")
@@ -205,8 +242,18 @@ mod tests {
     }
 
     #[test]
+    fn bill_leaves_out_crates_that_no_program_has() {
+        // `theirs` has `deeper` by a feature that only another crate of the workspace enables.
+        let built = built(&["recoded v0.1.0 (/ours)", "theirs v2.0.0"]);
+        let bill = bill(&metadata(), &built, &BTreeMap::new(), 0).expect("complete metadata");
+        assert_eq!(bill["components"].as_array().map(Vec::len), Some(2));
+        assert!(!bill.to_string().contains("deeper"), "{bill:#}");
+    }
+
+    #[test]
     fn bill_of_incomplete_metadata_is_none() {
-        assert!(bill(&json!({ "packages": [] }), &BTreeMap::new(), 0).is_none());
+        let metadata = json!({ "packages": [] });
+        assert!(bill(&metadata, &BTreeSet::new(), &BTreeMap::new(), 0).is_none());
     }
 
     #[test]
