@@ -21,6 +21,7 @@ missing_packages() {
     # Rivals of the kernels, which the bench opens when it runs.
     compgen -G '/usr/lib/*/libisal.so.2' >/dev/null || missing+=(libisal2)
     compgen -G '/usr/lib/*/libgf_complete.so.1' >/dev/null || missing+=(libgf-complete1)
+    compgen -G '/usr/lib/*/libJerasure.so.2' >/dev/null || missing+=(libjerasure2)
     printf '%s\n' "${missing[@]}"
     missing_build_packages
 }

@@ -46,7 +46,7 @@ pub enum BenchError {
         cores: Vec<usize>,
     },
 
-    /// A command that prepares the test bed failed.
+    /// A command that prepares the test bed, or a measured program, failed.
     #[error("`{command}` failed: {output}")]
     Command {
         /// The command line.
@@ -170,6 +170,43 @@ pub enum BenchError {
     /// A Reed-Solomon code or its buffers are refused.
     #[error(transparent)]
     Stripe(#[from] recoded_offload::gibraltar::Error),
+
+    /// A library refuses a code of stripes, or Recoded's recovers other bytes.
+    #[error("{0}")]
+    StripeCode(String),
+
+    /// There is no program that codes files.
+    #[error(
+        "there is no {}: build it (cargo build --release -p recoded-stripes), or name it with \
+         --program",
+        program.display()
+    )]
+    NoStripes {
+        /// The file.
+        program: std::path::PathBuf,
+    },
+
+    /// A disk is too full for files.
+    #[error(
+        "{} has {free} free bytes, {needed} are needed: choose a shorter file with --file-mib, or \
+         another --folder",
+        folder.display()
+    )]
+    Space {
+        /// The folder.
+        folder: std::path::PathBuf,
+        /// Bytes that files take at most.
+        needed: u64,
+        /// Free bytes.
+        free: u64,
+    },
+
+    /// A measured program recovered other bytes.
+    #[error("{name} differs from the original file, so its times mean nothing")]
+    Differs {
+        /// The recovered file.
+        name: String,
+    },
 
     /// A code of a figure is refused.
     #[error(transparent)]

@@ -39,6 +39,8 @@ mod bats;
 
 mod gpu;
 
+mod stripes;
+
 #[cfg(feature = "fpga-sim")]
 mod fpga;
 
@@ -73,6 +75,7 @@ enum Bench {
     Figures(figures::FiguresOptions),
     Bats(bats::BatsOptions),
     Gpu(gpu::GpuOptions),
+    Stripes(stripes::StripesOptions),
     #[cfg(feature = "fpga-sim")]
     Fpga(fpga::FpgaOptions),
     Secure(secure::SecureOptions),
@@ -92,6 +95,7 @@ fn main() -> ExitCode {
         Bench::Figures(options) => figures::run(&options),
         Bench::Bats(options) => bats::run(&options),
         Bench::Gpu(options) => gpu::run(&options),
+        Bench::Stripes(options) => stripes::run(&options),
         #[cfg(feature = "fpga-sim")]
         Bench::Fpga(options) => fpga::run(&options),
         Bench::Secure(options) => secure::run(&options),

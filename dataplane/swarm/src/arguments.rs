@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, value_parser};
+use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 use recoded_swarm::ContentId;
 
 /// Serves a file to many receivers over UDP, as random linear combinations of its blocks.
@@ -56,6 +56,23 @@ pub(crate) enum Command {
     /// (`ulimit -n`).
     #[command(verbatim_doc_comment)]
     Bench(Bench),
+    /// Print a completion script for a shell, or, with man, the manual page; for packages
+    #[command(hide = true)]
+    Print {
+        /// Format
+        what: Printed,
+        /// Command of the manual page; without it, the program
+        command: Option<String>,
+    },
+}
+
+/// Files of a package that the program prints.
+#[derive(Copy, Clone, Debug, ValueEnum)]
+pub(crate) enum Printed {
+    Man,
+    Bash,
+    Zsh,
+    Fish,
 }
 
 /// Limits of serving.

@@ -6,6 +6,7 @@
 mod arguments;
 mod bench;
 mod key_files;
+mod package;
 mod text;
 
 use std::fs::{self, File, Permissions};
@@ -50,6 +51,8 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => run_serve(&arguments),
         Command::Get(arguments) => run_get(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Print { what, command } => package::print(what, command.as_deref())
+            .map_err(|error| io_error("write", "standard output", error)),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

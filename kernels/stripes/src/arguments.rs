@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, value_parser};
+use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 
 /// Protects stored files against lost and damaged parts, by Reed-Solomon stripes.
 ///
@@ -90,6 +90,33 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Estimate how long a set lasts, with each shard on a disk of its own; reads no files
+    ///
+    ///   recoded-stripes plan --data 10 --parity 4
+    ///   recoded-stripes plan -k 10 -m 2 --mttf-hours 300000 --repair-hours 72 --disk-gb 20000
+    ///
+    /// Disks are assumed to fail independently. Those of one batch, box or power supply do not, so
+    /// the time is an upper bound; compare codes with it. Studies found failures several times as
+    /// often as data sheets state: choose the mean time to failure by that.
+    #[command(verbatim_doc_comment)]
+    Plan(Plan),
+    /// Print a completion script for a shell, or, with man, the manual page; for packages
+    #[command(hide = true)]
+    Print {
+        /// Format
+        what: Printed,
+        /// Command of the manual page; without it, the program
+        command: Option<String>,
+    },
+}
+
+/// Files of a package that the program prints.
+#[derive(Copy, Clone, Debug, ValueEnum)]
+pub(crate) enum Printed {
+    Man,
+    Bash,
+    Zsh,
+    Fish,
 }
 
 /// Arguments of `encode`.
@@ -111,4 +138,38 @@ pub(crate) struct Encode {
     #[arg(long, value_name = "KIB", default_value_t = 256)]
     #[arg(value_parser = value_parser!(u16).range(1..=1024))]
     pub unit_kib: u16,
+}
+
+/// Arguments of `plan`.
+#[derive(Debug, Args)]
+pub(crate) struct Plan {
+    /// Data shards
+    #[arg(long, short = 'k', value_name = "K", value_parser = value_parser!(u16).range(1..=255))]
+    pub data: u16,
+    /// Parity shards: how many disks may fail. K + M is at most 256
+    #[arg(long, short = 'm', value_name = "M", value_parser = value_parser!(u16).range(1..=255))]
+    pub parity: u16,
+    /// Mean time to failure of a disk, in hours
+    #[arg(long, value_name = "HOURS", default_value_t = 1.2e6, value_parser = positive)]
+    pub mttf_hours: f64,
+    /// Mean time to replace and rebuild a disk, in hours
+    #[arg(long, value_name = "HOURS", default_value_t = 24.0, value_parser = positive)]
+    pub repair_hours: f64,
+    /// Capacity of a disk, in GB (10^9 bytes)
+    #[arg(long, value_name = "GB", default_value_t = 1000.0, value_parser = positive)]
+    pub disk_gb: f64,
+    /// Bits that a disk reads for each unrecoverable error
+    #[arg(long, value_name = "BITS", default_value_t = 1e15, value_parser = positive)]
+    pub bits_per_error: f64,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A number that products and quotients of a few such numbers keep in range.
+fn positive(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(number) if (1e-6..=1e18).contains(&number) => Ok(number),
+        _ => Err("must be a number from 1e-6 to 1e18".into()),
+    }
 }

@@ -10,6 +10,7 @@
 //!  set, stripe, workers   shards found in a folder; memory and arithmetic; threads
 //!  encode, verify, recover, journal, update    one file for each command
 //!  archive                folders, as tar
+//!  reliability            how long a set lasts on disks that fail
 //! ```
 //!
 //! Everything from a file is untrusted: lengths are checked before memory is allocated, and loops
@@ -42,6 +43,8 @@ mod update;
 
 mod archive;
 
+mod reliability;
+
 pub use archive::{Packed, extract_folder};
 pub use disk::{Disk, StagedDisk};
 pub use encode::{Options, Progress, encode};
@@ -50,6 +53,7 @@ pub use header::{Content, Header, HeaderError, VERSION};
 pub use journal::{JOURNAL, is_pending, replay};
 pub use layout::{HEADER_BYTES, Layout, LayoutError, UNIT_BYTES_DEFAULT};
 pub use recover::{extract, repair};
+pub use reliability::{Disks, YEAR_HOURS};
 pub use set::{PARTIAL, Set, Slot, shard_name};
 pub use storage::{Access, FILES_MAX, Staging, Storage, StoredFile};
 pub use unit::{CHECKSUM_BYTES, Checksum, Place, SetId};

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod package;
 mod text;
 
 use std::fs::{File, Permissions};
@@ -12,12 +13,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::ExitCode;
 
-use arguments::{Arguments, Command, Encode};
+use arguments::{Arguments, Command, Encode, Plan};
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 use recoded_stripes::{
-    Access, Content, Disk, Error, Layout, Options, Packed, Progress, Set, StagedDisk, StoredFile,
-    Verdict, encode, extract, extract_folder, is_pending, repair, replay, update, verify,
+    Access, Content, Disk, Disks, Error, Layout, Options, Packed, Progress, Set, StagedDisk,
+    StoredFile, UNIT_BYTES_DEFAULT, Verdict, encode, extract, extract_folder, is_pending, repair,
+    replay, update, verify,
 };
 
 /// Exit code of wrong arguments, as of the other programs.
@@ -49,6 +51,10 @@ fn main() -> ExitCode {
         Command::Recover { dir, output: Some(output) } => run_extract(&dir, &output, common),
         Command::Update { dir, at } => run_update(&dir, at, common),
         Command::Info { dir, json } => run_info(&dir, json),
+        Command::Plan(arguments) => run_plan(&arguments),
+        Command::Print { what, command } => package::print(what, command.as_deref())
+            .map(|()| ExitCode::SUCCESS)
+            .map_err(|error| io_error("write", Path::new("standard output"), error)),
     };
     match done {
         Ok(code) => code,
@@ -210,6 +216,21 @@ fn run_info(dir: &Path, json: bool) -> Result<ExitCode, Error> {
     let disk = Disk::open(dir, Access::Read)?;
     let info = text::Info { is_update_pending: is_pending(&disk)?, set: Set::scan(&disk)? };
     print(&if json { info.json() } else { info.lines() });
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run_plan(arguments: &Plan) -> Result<ExitCode, Error> {
+    let Plan { data, parity, json, .. } = *arguments;
+    let layout = Layout::new(data.into(), parity.into(), UNIT_BYTES_DEFAULT)?;
+    let disks = Disks {
+        data: layout.data(),
+        parity: layout.parity(),
+        failure_hours: arguments.mttf_hours,
+        repair_hours: arguments.repair_hours,
+        bytes: arguments.disk_gb * 1e9,
+        bits_per_error: arguments.bits_per_error,
+    };
+    print(&if json { text::plan_json(&disks) } else { text::plan(&disks) });
     Ok(ExitCode::SUCCESS)
 }
 

@@ -4,7 +4,8 @@ use std::fmt::Write;
 use std::path::Path;
 
 use recoded_stripes::{
-    Condition, Content, Header, Layout, Report, Set, ShardReport, Slot, VERSION, Verdict,
+    Condition, Content, Disks, Header, Layout, Report, Set, ShardReport, Slot, VERSION, Verdict,
+    YEAR_HOURS,
 };
 use serde::Serialize;
 
@@ -28,6 +29,47 @@ pub(crate) fn rebuilt(shards: &[usize]) -> String {
     }
     let shards: Vec<String> = shards.iter().map(usize::to_string).collect();
     format!("rebuilt: shard {}", shards.join(", "))
+}
+
+/// The result of `plan`.
+pub(crate) fn plan(disks: &Disks) -> String {
+    let Disks { data, parity, .. } = disks;
+    let years = disks.hours_to_loss() / YEAR_HOURS;
+    let years = match years {
+        years if years.is_infinite() => "more than 1e304".into(),
+        years if years < 1e6 => format!("{years:.1}"),
+        years => format!("{years:.1e}"),
+    };
+    format!(
+        "code      {data} data + {parity} parity shards, each on a disk of its own\n\
+         storage   {:.2} times the content\n\
+         loss      after {years} years on average; within a year with probability {:.1e}\n\
+         disk      read completely: an unrecoverable error with probability {:.2e}\n\
+         rebuild   from {data} disks, the last ones: without such an error with {:.1} %\n\
+         note      disks are assumed to fail independently: use the time to compare codes",
+        storage(disks),
+        disks.yearly_loss(),
+        disks.read_error(),
+        disks.clean_pass() * 100.0,
+    )
+}
+
+/// The same for programs.
+pub(crate) fn plan_json(disks: &Disks) -> String {
+    let plan = PlanJson {
+        data: disks.data,
+        parity: disks.parity,
+        storage: storage(disks),
+        mean_years_to_loss: disks.hours_to_loss() / YEAR_HOURS,
+        yearly_loss_probability: disks.yearly_loss(),
+        disk_read_error_probability: disks.read_error(),
+        rebuild_without_redundancy_probability: disks.clean_pass(),
+    };
+    serde_json::to_string_pretty(&plan).unwrap_or_default()
+}
+
+fn storage(disks: &Disks) -> f64 {
+    (disks.data + disks.parity) as f64 / disks.data as f64
 }
 
 /// The report of `verify`: a line for each bad shard, and the verdict.
@@ -104,6 +146,19 @@ struct InfoJson<'a> {
     updates: u64,
     update_pending: bool,
     shards: Vec<ShardJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct PlanJson {
+    data: usize,
+    parity: usize,
+    /// Stored bytes over those of the content.
+    storage: f64,
+    /// `null` beyond the range of JSON's numbers, as that of `f64`.
+    mean_years_to_loss: f64,
+    yearly_loss_probability: f64,
+    disk_read_error_probability: f64,
+    rebuild_without_redundancy_probability: f64,
 }
 
 #[derive(Serialize)]

@@ -11,10 +11,10 @@ pub mod rlnc_simdx;
 use std::path::Path;
 
 use bench_native::{GfComplete, Isal};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A rival, or why it is absent.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Description {
     /// Name in the rows.
     pub name: String,
@@ -83,18 +83,19 @@ impl Rivals {
     }
 }
 
-fn absent(name: &str, error: &bench_native::LoadError) -> Description {
+/// A library that does not open.
+pub fn absent(name: &str, error: &bench_native::LoadError) -> Description {
     let absent = Some(error.to_string());
     Description { name: name.into(), file: None, uses: String::new(), absent }
 }
 
 /// File name of a library: its folder describes the machine more than the library.
-fn file_name(path: &Path) -> Option<String> {
+pub fn file_name(path: &Path) -> Option<String> {
     path.file_name().map(|name| name.to_string_lossy().into_owned())
 }
 
 /// A rival that is a crate, in the version that Cargo.lock names.
-fn describe_crate(name: &str, uses: impl Into<String>) -> Description {
+pub fn describe_crate(name: &str, uses: impl Into<String>) -> Description {
     let lock = include_str!("../../../../Cargo.lock");
     let version = lock
         .split("[[package]]")

@@ -127,15 +127,17 @@ macro_rules! plain_sums {
 pub(super) use plain_sums;
 
 /// `matmul` and `reduce`: many sources. `widths` lists the numbers of vectors of a destination that
-/// a block may keep in registers, widest first, always for several destinations; a single one takes
-/// `alone` vectors. `paired` takes two sources at a time, which needs registers for both, and adds
-/// their products together. `ready` computes factors once for many tiles.
+/// a block may keep in registers, widest first, always for several destinations. A single one takes
+/// the first number of vectors in `alone` that fits: `imul` broadcasts the constants of a source
+/// again for each tile, so wide ones are faster, as long as sums and constants stay in registers.
+/// `paired` takes two sources at a time, which needs registers for both, and adds their products
+/// together. `ready` computes factors once for many tiles.
 macro_rules! matrix_product {
     (
         $features:tt,
         words: [$($word:literal),*],
         widths: [$widest:literal $(, $width:literal)*],
-        alone: $alone:literal,
+        alone: [$($alone:literal),+],
         paired: $paired:literal,
         ready: $ready:literal
     ) => {
@@ -253,11 +255,11 @@ macro_rules! matrix_product {
             while start < bytes {
                 let left = (bytes - start).div_ceil(VECTOR);
                 // A single destination is bound by loads: longer runs of each source are faster.
-                if destinations.len() == 1 && bytes - start >= $alone * VECTOR {
+                $(if destinations.len() == 1 && bytes - start >= $alone * VECTOR {
                     tile::<W, $alone, WHOLE>(pass, destinations, start);
                     start += $alone * VECTOR;
                     continue;
-                }
+                })+
                 // Five vectors are three and two: a single one is slow, loading a factor for each
                 // product.
                 if left >= $widest && (left != 5 || $widest < 4) {

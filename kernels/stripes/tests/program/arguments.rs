@@ -22,6 +22,9 @@ fn wrong_arguments_exit_with_2() {
         ("encode file -k 2 -m 1 -o there", "there exists\nfix: choose another output"),
         ("update set", "--at"),
         ("update set --at -1", "'-1'"),
+        ("plan -k 200 -m 57", "fix: choose at least 1 of each, at most 256 in all"),
+        ("plan -k 10 -m 4 --mttf-hours 0", "must be a number from 1e-6 to 1e18"),
+        ("plan -k 10 -m 4 --repair-hours NaN", "must be a number from 1e-6 to 1e18"),
         ("shrink set", "unrecognized subcommand"),
     ] {
         let refused = place.run(arguments);
@@ -101,4 +104,32 @@ fn help_has_examples() {
         assert!(text.contains(expected), "{arguments}: {text}");
         assert!(text.lines().all(|line| line.len() <= 100), "{text}");
     }
+}
+
+#[test]
+fn plan_prints_the_papers_figures() {
+    let place = Place::new();
+    for (arguments, expected) in [
+        ("-k 14 -m 2", "after 1.0e8 years on average"),
+        ("-k 10 -m 1", "without such an error with 92.3 %"),
+        ("-k 14 -m 2 --json", "\"disk_read_error_probability\": 0.008"),
+        ("-k 1 -m 255", "more than 1e304 years"),
+        ("-k 1 -m 255 --json", "\"mean_years_to_loss\": null"),
+    ] {
+        let plan = place.succeed(&format!("plan {arguments}")).text;
+        assert!(plan.contains(expected), "{arguments}: {plan}");
+    }
+}
+
+#[test]
+fn files_of_the_package_name_every_command() {
+    let place = Place::new();
+    for format in ["bash", "zsh", "fish", "man"] {
+        let text = place.succeed(&format!("print {format}")).text;
+        for command in ["encode", "verify", "recover", "update", "info", "plan"] {
+            assert!(text.contains(command), "{format}: {command}");
+        }
+    }
+    assert!(place.succeed("print man encode").text.contains("Length of a unit in KiB"));
+    assert_eq!(place.run("print man shrink").code, 1);
 }

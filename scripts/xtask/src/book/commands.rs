@@ -9,8 +9,8 @@ use std::process::Command;
 use crate::{TaskError, output};
 
 /// Programs that pages show.
-pub const PROGRAMS: [&str; 5] =
-    ["recodectl", "recoded", "recoded-agent", "recoded-split", "recoded-stripes"];
+pub const PROGRAMS: [&str; 6] =
+    ["recodectl", "recoded", "recoded-agent", "recoded-split", "recoded-stripes", "recoded-swarm"];
 
 /// A line of a block of commands, or a command in backticks.
 pub struct Shown {

@@ -45,7 +45,10 @@ pub(in crate::arch) const LEVEL: Level = Level {
 
 register!();
 single_source!("neon", words: [1, 2, 4]);
-matrix_product!("neon", words: [1, 2, 4], widths: [3, 2, 1], alone: 8, paired: false, ready: true);
+matrix_product!(
+    "neon", words: [1, 2, 4], widths: [3, 2, 1],
+    alone: [8], paired: false, ready: true
+);
 four_russians!("neon");
 dots!("neon");
 

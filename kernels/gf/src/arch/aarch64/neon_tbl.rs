@@ -33,7 +33,7 @@ pub(in crate::arch) const LEVEL: Level = Level {
 register!();
 plain_sums!("neon");
 single_source!("neon", words: []);
-matrix_product!("neon", words: [], widths: [4, 3, 2, 1], alone: 8, paired: false, ready: false);
+matrix_product!("neon", words: [], widths: [4, 3, 2, 1], alone: [8], paired: false, ready: false);
 four_russians!("neon");
 
 /// The tables of a coefficient.

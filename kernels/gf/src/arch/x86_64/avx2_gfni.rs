@@ -43,7 +43,7 @@ xor3_by_two!("avx2,gfni");
 short_by_buffer!("avx2,gfni");
 plain_sums!("avx2,gfni");
 single_source!("avx2,gfni", words: []);
-matrix_product!("avx2,gfni", words: [], widths: [2, 1], alone: 8, paired: false, ready: true);
+matrix_product!("avx2,gfni", words: [], widths: [2, 1], alone: [8], paired: false, ready: true);
 four_russians!("avx2,gfni");
 dots!("avx2,gfni");
 sums_by_products!(

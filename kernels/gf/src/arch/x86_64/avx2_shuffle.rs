@@ -46,7 +46,7 @@ xor3_by_two!("avx2");
 short_by_buffer!("avx2");
 plain_sums!("avx2");
 single_source!("avx2", words: []);
-matrix_product!("avx2", words: [], widths: [2, 1], alone: 8, paired: false, ready: false);
+matrix_product!("avx2", words: [], widths: [2, 1], alone: [8], paired: false, ready: false);
 four_russians!("avx2");
 dots!("avx2");
 fold_vector!("avx2");

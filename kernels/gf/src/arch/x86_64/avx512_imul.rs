@@ -48,5 +48,5 @@ xor3_ternary!("avx512f", _mm512_ternarylogic_epi64);
 short_by_buffer!("avx512f");
 plain_sums!("avx512f");
 single_source!("avx512f", words: [1, 2, 4]);
-matrix_product!("avx512f", words: [1, 2, 4], widths: [1], alone: 4, paired: true, ready: false);
+matrix_product!("avx512f", words: [1, 2, 4], widths: [1], alone: [4], paired: true, ready: false);
 four_russians!("avx512f");

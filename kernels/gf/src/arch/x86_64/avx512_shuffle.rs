@@ -49,5 +49,8 @@ short_by_mask!(
 );
 plain_sums!("avx512f,avx512bw");
 single_source!("avx512f,avx512bw", words: []);
-matrix_product!("avx512f,avx512bw", words: [], widths: [2, 1], alone: 8, paired: true, ready: false);
+matrix_product!(
+    "avx512f,avx512bw", words: [], widths: [2, 1],
+    alone: [8], paired: true, ready: false
+);
 four_russians!("avx512f,avx512bw");

@@ -47,7 +47,7 @@ xor3_by_two!("sse2");
 short_by_buffer!("sse2");
 plain_sums!("sse2");
 single_source!("sse2", words: [1, 2, 4]);
-matrix_product!("sse2", words: [1, 2, 4], widths: [1], alone: 4, paired: false, ready: false);
+matrix_product!("sse2", words: [1, 2, 4], widths: [1], alone: [8, 4], paired: false, ready: false);
 four_russians!("sse2");
 dots!("sse2");
 fold_vector!("sse2");

@@ -45,7 +45,7 @@ xor3_by_two!("ssse3");
 short_by_buffer!("ssse3");
 plain_sums!("ssse3");
 single_source!("ssse3", words: []);
-matrix_product!("ssse3", words: [], widths: [2, 1], alone: 8, paired: false, ready: false);
+matrix_product!("ssse3", words: [], widths: [2, 1], alone: [8], paired: false, ready: false);
 four_russians!("ssse3");
 dots!("ssse3");
 fold_vector!("ssse3");

@@ -28,7 +28,7 @@ short_by_mask!(
 );
 plain_sums!("avx512f,avx512bw,avx512vl,gfni");
 single_source!("avx512f,avx512bw,avx512vl,gfni", words: []);
-matrix_product!("avx512f,avx512bw,avx512vl,gfni", words: [], widths: [1], alone: 1, paired: true, ready: false);
+matrix_product!("avx512f,avx512bw,avx512vl,gfni", words: [], widths: [1], alone: [1], paired: true, ready: false);
 dots!("avx512f,avx512bw,avx512vl,gfni");
 sums_by_products!(
     "avx512f,avx512bw,avx512vl,gfni", splat: _mm_set1_epi64x, affine: _mm_gf2p8affine_epi64_epi8,

@@ -35,7 +35,7 @@ matrix_product!(
     "avx512f,avx512bw,avx512vl,gfni",
     words: [],
     widths: [4, 3, 2, 1],
-    alone: 8,
+    alone: [8],
     paired: true,
     ready: false
 );
