@@ -1,4 +1,4 @@
--- Coded packets of Recoded, version 2, in Wireshark and tshark. Layouts: docs/protocol/packets.md.
+-- Coded packets of Recoded, version 3, in Wireshark and tshark. Layouts: docs/protocol/packets.md.
 --
 --   tshark -X lua_script:recoded.lua -i eth0 -f 'udp port 9426'
 --   cp recoded.lua ~/.local/lib/wireshark/plugins/
