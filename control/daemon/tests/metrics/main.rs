@@ -71,6 +71,7 @@ fn state(flows: u64) -> State {
     State {
         version: "0.1.0".into(),
         edition: 3,
+        protocol: 3,
         uptime_seconds: 60,
         kernel: "avx2".into(),
         links: vec![Link {

@@ -128,11 +128,12 @@ function spoilt(value) {
 }
 
 const STATE = {
-	version: '0.1.0', uptime_seconds: 7,
+	version: '0.1.0', protocol: 3, uptime_seconds: 7,
 	links: [ { name: 'wan', interface: 'eth0', local: '192.0.2.1', state: 'up', waits: '',
 		neighbours: [ { address: '192.0.2.2', name: 'hub', waits: 'no address', endpoint: '',
 			version: '0.1.0', said_ago_seconds: 3.2,
-			disagreements: [ { cause: 'a cause', cure: 'a cure' } ] } ] } ],
+			disagreements: [ { cause: 'a cause', cure: 'a cure' } ] },
+		{ address: '192.0.2.3', name: 'old', other_protocol: 2, said_ago_seconds: null } ] } ],
 	tunnels: [ { name: 'rec0', addresses: [ '10.99.0.2/24' ], state: 'present', mtu: 1400 } ],
 	sessions: [ { with: 'wan:192.0.2.2', name: 'hub', age_seconds: null, refusal: 'stale' } ],
 	flows: [ { id: 1, role: 'source', end: 'hub', state: 'up', goodput_mbit: 48.31, waits: '',
@@ -145,7 +146,8 @@ async function status() {
 	const page = it.render(await it.load());
 	document.body.appendChild(page);
 	for (const shown of [ 'wan', 'eth0', 'hub', 'rec0', '10.99.0.2/24', '48.3', '2.12 %',
-		'0.000 %', 'a cause. fix: a cure', 'no keys: stale', 'no address' ])
+		'0.000 %', 'a cause. fix: a cure', 'no keys: stale', 'no address',
+		'speaks protocol 2, this box 3' ])
 		check(page.textContent.includes(shown), 'the page lacks ' + shown);
 	check(polled.length === 1, 'the page is not polled');
 	/* Names are those of other boxes. */

@@ -9,6 +9,7 @@
 
 const SECONDS = 5;
 const ROWS_MAX = 256;
+const SILENT_SECONDS = 30;
 
 const callStatus = rpc.declare({ object: 'luci.recoded', method: 'status' });
 const callJoin = rpc.declare({ object: 'luci.recoded', method: 'join', params: [ 'token' ] });
@@ -49,6 +50,13 @@ function faultsOf(state) {
 		for (const it of list(link.neighbours)) {
 			if (it.waits)
 				faults.push([ it.name || it.address, it.waits ]);
+			/* Anyone can forge such packets of a neighbour that is up. */
+			const isUp = Number.isFinite(it.said_ago_seconds) &&
+				it.said_ago_seconds <= SILENT_SECONDS;
+			if (it.other_protocol && !isUp)
+				faults.push([ it.name || it.address,
+					_('speaks protocol %d, this box %d: upgrade the older one')
+						.format(it.other_protocol, state.protocol) ]);
 			for (const one of list(it.disagreements))
 				faults.push([ it.name || it.address, text(one.cause) + '. fix: ' + text(one.cure) ]);
 		}
