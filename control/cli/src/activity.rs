@@ -205,7 +205,7 @@ mod tests {
             cause.ends_with("speaks protocol 2, this box 3: its packets are dropped"),
             "{cause}"
         );
-        assert!(cure.starts_with("upgrade laptop"), "{cure}");
+        assert!(cure.starts_with("upgrade wan:laptop"), "{cure}");
         state.links[0].neighbours[0].other_protocol = Some(4);
         assert!(words(&state).unwrap()[1].starts_with("upgrade this box"));
         state.links[0].neighbours[0].said_ago_seconds = Some(1.0);
