@@ -1,4 +1,4 @@
--- Coded packets of Recoded, version 2, in Wireshark and tshark. Layouts: docs/protocol/packets.md.
+-- Coded packets of Recoded, version 3, in Wireshark and tshark. Layouts: docs/protocol/packets.md.
 --
 --   tshark -X lua_script:recoded.lua -i eth0 -f 'udp port 9426'
 --   cp recoded.lua ~/.local/lib/wireshark/plugins/
@@ -26,6 +26,7 @@ local ITEMS = {
 }
 
 local HEADER_BYTES, TAG_BYTES, LINK_BYTES = 16, 13, 62
+local VERSION = 3
 local SYS, REPAIR, END, RECODED, INTERACTIVE, MENDED = 0x80, 0x40, 0x20, 0x10, 0x08, 0x04
 local PATHS, OPEN_LOOP = 0x04, 0x10
 
@@ -353,7 +354,7 @@ function recoded.dissector(buffer, pinfo, root)
     if bytes < HEADER_BYTES then return 0 end
     local first = buffer(0, 1):uint()
     local kind = first % 16
-    if math.floor(first / 16) ~= 2 or not TYPES[kind] then return 0 end
+    if math.floor(first / 16) ~= VERSION or not TYPES[kind] then return 0 end
     pinfo.cols.protocol = "Recoded"
     local tree = root:add(recoded, buffer())
     -- Messages between neighbours have no tag; what has nothing else behind its header is a hello.

@@ -21,6 +21,9 @@ pub use split::Split;
 pub struct State {
     /// Version of the daemon.
     pub version: String,
+    /// Version of the protocol between boxes; 0 from daemons that do not report it.
+    #[serde(default)]
+    pub protocol: u64,
     /// Edition of the configuration that was published last; 1 is that of the file at the start.
     pub edition: u64,
     /// Seconds since the daemon started.

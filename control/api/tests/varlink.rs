@@ -105,6 +105,7 @@ fn state() -> State {
     State {
         sessions: Vec::new(),
         version: "1.2.3".into(),
+        protocol: 3,
         edition: 7,
         uptime_seconds: 61,
         kernel: "naive".into(),
@@ -169,6 +170,36 @@ fn raw(path: &Path, request: &str) -> serde_json::Value {
 fn words(text: &str) -> Vec<String> {
     let spaced = text.replace('(', " ( ").replace(')', " ) ").replace('#', " ");
     spaced.split_whitespace().map(str::to_owned).collect()
+}
+
+/// The reply to `GetState` of a build of 2026-11-29, and replies with keys of later builds.
+#[test]
+fn states_of_older_and_newer_daemons_are_read() {
+    let older: serde_json::Value = serde_json::from_str(include_str!("older/state.json")).unwrap();
+    let read = |it: &serde_json::Value| serde_json::from_value::<State>(it.clone()).unwrap();
+    let state = read(&older);
+    assert_eq!((state.protocol, state.links.len(), state.flows.len()), (0, 2, 2));
+    assert_eq!(state.links[0].neighbours[0].other_protocol, None);
+    assert_eq!(state.links[0].neighbours[0].version, "0.1.0");
+    let mut newer = older.clone();
+    add_keys(&mut newer);
+    let newer = read(&newer);
+    // Counters are maps of names, so a client lists those that it does not know.
+    assert!(newer.flows[0].counters.contains_key("of_later_builds"));
+    assert_eq!(newer.tunnels, state.tunnels);
+    assert_eq!((newer.version, newer.sessions), (state.version, state.sessions));
+}
+
+/// Adds a key to every object.
+fn add_keys(value: &mut serde_json::Value) {
+    match value {
+        serde_json::Value::Object(all) => {
+            all.values_mut().for_each(add_keys);
+            all.insert("of_later_builds".into(), 1.into());
+        }
+        serde_json::Value::Array(all) => all.iter_mut().for_each(add_keys),
+        _ => {}
+    }
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! States of neighbours and flows in one word: a path over which nothing is sent is idle, and a
 //! fault is one only where something does not answer.
 
+use crate::box_names::named_box;
 use recoded_api::v1::{Flow, Link, Neighbour, State};
+use std::net::IpAddr;
 
 /// A neighbour that runs announces itself every ten seconds, traffic or not; two may be lost.
 pub const SILENT_SECONDS: f64 = 30.0;
@@ -62,6 +64,23 @@ pub fn silence(state: &State, link: &Link, neighbour: &Neighbour) -> Option<Sile
         _ => return None,
     };
     Some(Silence { is_new: is_new && words.ends_with("yet"), words })
+}
+
+/// Cause and cure where a neighbour sends packets of another version of the protocol. Anyone who
+/// can send from its address can send those, so a neighbour that is up is not suspected.
+pub fn other_protocol(state: &State, link: &Link, neighbour: &Neighbour) -> Option<[String; 2]> {
+    if neighbour_word(state, link, neighbour) == "up" {
+        return None;
+    }
+    neighbour.other_protocol_words(&who(link, neighbour), state.protocol)
+}
+
+/// A neighbour by name and address, or by link:name while its address is a placeholder.
+pub fn who(link: &Link, neighbour: &Neighbour) -> String {
+    match neighbour.address.parse::<IpAddr>() {
+        Ok(_) => named_box(&neighbour.name, &neighbour.address),
+        Err(_) => hop_of(link, neighbour),
+    }
 }
 
 /// State of a neighbour.
@@ -164,6 +183,35 @@ mod tests {
         assert_eq!(neighbour(&state), "silent");
         state.flows[1].neighbours[0].heard_ago_seconds = Some(0.2);
         assert_eq!(neighbour(&state), "up", "its reports arrive");
+    }
+
+    /// Forged packets of another version say nothing of a neighbour that is up.
+    #[test]
+    fn neighbour_of_another_version_is_named_unless_it_is_up() {
+        let mut state = line::relay();
+        state.protocol = 3;
+        state.flows.iter_mut().for_each(|flow| flow.arrivals.clear());
+        state.flows.iter_mut().for_each(|flow| flow.neighbours.clear());
+        state.sessions.iter_mut().for_each(|it| it.age_seconds = None);
+        let words = |state: &State| {
+            let link = &state.links[0];
+            other_protocol(state, link, &link.neighbours[0])
+        };
+        state.links[0].neighbours[0].said_ago_seconds = None;
+        assert_eq!(words(&state), None);
+        state.links[0].neighbours[0].other_protocol = Some(2);
+        let [cause, cure] = words(&state).unwrap();
+        assert!(
+            cause.ends_with("speaks protocol 2, this box 3: its packets are dropped"),
+            "{cause}"
+        );
+        assert!(cure.starts_with("upgrade wan:laptop"), "{cure}");
+        state.links[0].neighbours[0].other_protocol = Some(4);
+        assert!(words(&state).unwrap()[1].starts_with("upgrade this box"));
+        state.links[0].neighbours[0].said_ago_seconds = Some(1.0);
+        assert!(words(&state).is_some(), "it has no keys");
+        state.sessions.iter_mut().for_each(|it| it.age_seconds = Some(9.0));
+        assert_eq!(words(&state), None, "it is up");
     }
 
     /// A relay once expected nothing of its next hops.

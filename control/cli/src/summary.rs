@@ -6,7 +6,9 @@
 //!  faults         -> sentences, as many as fit; the others are a number
 //! ```
 
-use crate::activity::{SILENCE_CURE, flow_word, heard, hop_of, neighbour_word, silence};
+use crate::activity::{
+    SILENCE_CURE, flow_word, heard, hop_of, neighbour_word, other_protocol, silence,
+};
 use crate::box_names::{BoxNames, named_box};
 use crate::flows::worst_loss;
 use crate::neighbours::hop_faults;
@@ -241,6 +243,8 @@ fn link_faults(state: &State, link: &Link) -> Vec<Remark> {
         } else if !it.resolved {
             let words = "does not answer ARP or neighbour discovery: check that it is up";
             faults.push(fault(&format!("{} {words}", named_box(&it.name, &it.address))));
+        } else if let Some([cause, cure]) = other_protocol(state, link, it) {
+            faults.push(fault(&format!("{cause}: {cure}")));
         } else if let Some(silence) = silence(state, link, it) {
             let who = named_box(&it.name, &it.address);
             faults.push(fault(&format!("{who} {}: {SILENCE_CURE}", silence.words)));

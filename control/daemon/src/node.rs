@@ -289,7 +289,7 @@ fn queues(report: &LinkReport) -> Vec<Counts> {
 }
 
 fn neighbour(report: &HopReport, at: Nanos) -> Neighbour {
-    let HopReport { address, endpoint, moves, is_resolved, talked } = report;
+    let HopReport { address, endpoint, moves, is_resolved, other_version, talked } = report;
     let disagreement = |it: &recoded_runtime::Disagreement| Disagreement {
         flow: it.flow.into(),
         reason: it.reason.into(),
@@ -305,6 +305,8 @@ fn neighbour(report: &HopReport, at: Nanos) -> Neighbour {
         moves: *moves,
         resolved: *is_resolved,
         version: talked.software.clone(),
+        other_protocol: other_version.version().map(Into::into),
+        other_protocol_packets: other_version.packets().into(),
         said_ago_seconds: talked.at.map(|said| at.saturating_sub(said) as f64 / 1e9),
         clock_ahead_seconds: talked.clock_ahead_seconds,
         packet_bytes: talked.packet_bytes.map(|(here, _)| here.into()),

@@ -94,6 +94,7 @@ pub fn observed(
     });
     State {
         version: env!("CARGO_PKG_VERSION").into(),
+        protocol: recoded_wire::header::VERSION.into(),
         edition,
         uptime_seconds: uptime.as_secs(),
         kernel: recoded_gf::Kernel::best().name().into(),

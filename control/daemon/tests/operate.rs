@@ -1,9 +1,14 @@
-//! The daemon accepts the configurations shown in `docs/operate.md`.
+//! The daemon accepts the configurations shown in `docs/operate.md`, and files that older builds
+//! leave (`older`).
 
 #![forbid(unsafe_code)]
 
 use recoded::config::Config;
+use recoded::keeper::history::History;
+use recoded::predecessor::Lock;
 use recoded_pipeline::params::Role;
+use std::fs;
+use std::path::Path;
 
 const PAGE: &str = include_str!("../../../docs/operate.md");
 
@@ -45,4 +50,28 @@ fn three_boxes_by_hand_are_whole_configurations() {
         .collect();
     let flows: Vec<usize> = boxes.iter().map(|config| config.flows.len()).collect();
     assert_eq!(flows, [2, 2, 2], "two ends and a relay, in both directions");
+}
+
+/// Files of a build of 2026-11-29 with wire version 2: its supervisor left a process and a tunnel,
+/// and its configuration is in the history.
+#[test]
+fn files_of_an_older_build_are_read() {
+    let older = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/older");
+    let folder = tempfile::tempdir().unwrap();
+    let copy = |name: &str| fs::copy(older.join(name), folder.path().join(name)).unwrap();
+    copy("recoded.sock.state");
+    copy("0000000001-1796069920-start.toml");
+    let lock = Lock::take(&folder.path().join("recoded.sock")).unwrap();
+    let record = lock.record().expect("the record of the older build");
+    assert!(record.dataplane.is_some() && record.tunnels.contains_key("rec0"), "{record:?}");
+    let (.., config) = Config::parse("older", &record.text, &|_| Some(1500)).unwrap();
+    assert_eq!((config.flows.len(), config.tunnels.len()), (2, 1));
+    // A later build may have further keys in it.
+    let path = folder.path().join("recoded.sock.state");
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replacen('{', "{\"of_later_builds\":{\"a\":[1]},", 1)).unwrap();
+    assert_eq!(lock.record().as_ref(), Some(&record));
+    let history = History::open(Some(folder.path().to_owned()), &record.file);
+    assert_eq!((history.trouble(), history.number()), ("", 1));
+    assert!(history.entries().all(|entry| entry.text == record.file), "{history:?}");
 }

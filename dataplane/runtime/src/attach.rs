@@ -12,6 +12,7 @@
 //! and the reverse at the end.
 
 use crate::error::StartError;
+use crate::other_versions::OtherVersions;
 use crate::privileged::{AskError, Attached, Client};
 use crate::report::Verdicts;
 use crate::suspension::Since;
@@ -258,6 +259,15 @@ impl Attachment {
             Holder::Here(program) => Ok(program.not_neighbours()?),
             Holder::Privileged(it, _) => Ok(it.not_neighbours(&self.interface)?),
             Holder::Absent => Ok(Vec::new()),
+        }
+    }
+
+    /// The neighbours that send packets of another version.
+    pub(crate) fn other_versions(&self) -> Result<OtherVersions, SteerError> {
+        match &self.program {
+            Holder::Here(program) => Ok(program.other_versions()?),
+            Holder::Privileged(it, _) => Ok(it.other_versions(&self.interface)?),
+            Holder::Absent => Ok(OtherVersions::default()),
         }
     }
 

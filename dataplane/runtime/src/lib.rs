@@ -49,6 +49,8 @@ mod reserve;
 
 mod arrived;
 
+mod other_versions;
+
 mod caught_panics;
 
 mod capabilities;

@@ -38,6 +38,8 @@ use crate::worker::{Parked, Worker, WorkerState};
 use core_affinity::CoreId;
 use recoded_pipeline::Pipeline;
 use recoded_pipeline::params::{Share, Snapshot};
+use recoded_wire::other_version::OtherVersion;
+use recoded_wire::steer::Verdict;
 use recoded_xsk::{Queues, SocketStatistics};
 use rustix::thread::set_current_timer_slack;
 use std::collections::BTreeSet;
@@ -362,10 +364,17 @@ impl Node {
 
     /// The report of the node, at most 50 ms old.
     pub(crate) fn report(&self) -> RuntimeReport {
-        let (mut verdicts, not_neighbours) = {
+        let (mut verdicts, refused) = {
             let steering = self.steering();
-            let refused = (0..self.topology.links.len()).map(|link| steering.not_neighbours(link));
-            (steering.verdicts(), refused.collect::<Vec<_>>())
+            let verdicts = steering.verdicts();
+            // The map of neighbours is read in full, which most nodes never need.
+            let has_others = verdicts[Verdict::DropVersion as usize].1 > 0;
+            let refused = (0..self.topology.links.len()).map(|link| {
+                let not_neighbours = steering.not_neighbours(link);
+                let others = has_others.then(|| steering.other_versions(link));
+                (not_neighbours, others.unwrap_or_default())
+            });
+            (verdicts, refused.collect::<Vec<_>>())
         };
         let parts = self.shared.parts();
         for part in &parts {
@@ -384,13 +393,19 @@ impl Node {
                 .filter(|at| *at != SocketAddr::new(hop.address, self.topology.port)),
             moves: endpoint.moves,
             is_resolved: next.is_some(),
+            other_version: OtherVersion::default(),
             talked,
         });
         let hops: Vec<HopReport> = hops.collect();
-        let links = links.zip(not_neighbours).map(|((link, state), refused)| {
+        let links = links.zip(refused).map(|((link, state), (refused, mut others))| {
             let mut report = self.report_link(link, state, &parts, &hops);
             let all = report.not_neighbours.into_iter().chain(refused).collect::<BTreeSet<_>>();
             report.not_neighbours = all.into_iter().take(NOT_NEIGHBOURS_MAX).collect();
+            parts.iter().for_each(|part| others.add(&part.links[link].other_versions));
+            for hop in &mut report.hops {
+                let at = hop.endpoint.map_or(hop.address, |endpoint| endpoint.ip());
+                hop.other_version = others.of(at);
+            }
             report
         });
         let tunnels = self.shared.tunnels.get();
@@ -433,7 +448,7 @@ impl Node {
         let mut by_queue = vec![SocketStatistics::default(); queues];
         let mut not_neighbours = BTreeSet::new();
         for part in parts {
-            let LinkPart { counters: of_worker, sockets, not_neighbour } = &part.links[link];
+            let LinkPart { counters: of_worker, sockets, not_neighbour, .. } = &part.links[link];
             counters += of_worker;
             not_neighbours.extend(*not_neighbour);
             for (queue, of_socket) in sockets {

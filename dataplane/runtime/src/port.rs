@@ -10,6 +10,7 @@
 
 use crate::arrived::{Arrived, BURST_PACKETS};
 use crate::encap::Encap;
+use crate::other_versions::OtherVersions;
 use crate::report::Verdicts;
 use crate::report::{ByQueue, LinkCounters, unparsed};
 use crate::roaming::{Lookout, Near};
@@ -310,6 +311,14 @@ impl Port {
         match self {
             Port::Xdp(_) => None,
             Port::Udp(socket) => socket.not_neighbour(),
+        }
+    }
+
+    /// The neighbours that send packets of another version, counted without an XDP program.
+    pub(crate) fn other_versions(&self) -> OtherVersions {
+        match self {
+            Port::Xdp(_) => OtherVersions::default(),
+            Port::Udp(socket) => socket.other_versions(),
         }
     }
 

@@ -1,9 +1,11 @@
 //! Reports of a running node. Plain values; workers publish their part in housekeeping.
 
 use crate::keyring::Sessions;
+use crate::other_versions::OtherVersions;
 use crate::talk::Talked;
 use recoded_pipeline::params::Nanos;
 use recoded_pipeline::report::Report;
+use recoded_wire::other_version::OtherVersion;
 use recoded_wire::packet::NotUdp;
 use recoded_wire::steer::Verdict;
 use recoded_xsk::{FrameGauge, SocketStatistics};
@@ -41,6 +43,8 @@ pub struct HopReport {
     pub moves: u64,
     /// Whether packets can be sent to it.
     pub is_resolved: bool,
+    /// Its packets of another version of the protocol, which are dropped.
+    pub other_version: OtherVersion,
     /// Its announcements.
     pub talked: Talked,
 }
@@ -190,6 +194,8 @@ pub(crate) struct LinkPart {
     pub(crate) sockets: ByQueue,
     /// The last address that its UDP socket refused.
     pub(crate) not_neighbour: Option<IpAddr>,
+    /// Neighbours whose packets its UDP socket refused as of another version.
+    pub(crate) other_versions: OtherVersions,
 }
 
 /// The part of the report that one worker publishes.

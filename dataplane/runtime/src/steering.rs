@@ -2,6 +2,7 @@
 
 use crate::attach::Attachment;
 use crate::error::SnapshotError;
+use crate::other_versions::OtherVersions;
 use crate::report::Verdicts;
 use recoded_pipeline::params::Snapshot;
 use recoded_wire::steer::Verdict;
@@ -82,5 +83,10 @@ impl Steering {
     /// The addresses that the program of a link refused last.
     pub(crate) fn not_neighbours(&self, link: usize) -> Vec<IpAddr> {
         self.attachments[link].not_neighbours().unwrap_or_default()
+    }
+
+    /// The neighbours on a link that send packets of another version.
+    pub(crate) fn other_versions(&self, link: usize) -> OtherVersions {
+        self.attachments[link].other_versions().unwrap_or_default()
     }
 }

@@ -549,6 +549,7 @@ impl Worker {
             counters: *counters,
             sockets,
             not_neighbour: port.as_ref().and_then(Port::not_neighbour),
+            other_versions: port.as_ref().map(Port::other_versions).unwrap_or_default(),
         });
         let part = WorkerPart {
             worker: WorkerReport {

@@ -3,6 +3,7 @@
 use crate::bpf_link::LeftPrograms;
 use crate::error::StartError;
 use crate::netlink::Netlink;
+use crate::other_versions::OtherVersions;
 use crate::report::Verdicts;
 use crate::topology::Topology;
 use recoded_xsk::{ModePreference, XdpMode, XskError};
@@ -46,6 +47,10 @@ impl Program {
     }
 
     pub(crate) fn not_neighbours(&self) -> Result<Vec<IpAddr>, MapError> {
+        match self.0 {}
+    }
+
+    pub(crate) fn other_versions(&self) -> Result<OtherVersions, MapError> {
         match self.0 {}
     }
 }

@@ -352,7 +352,7 @@ mod tests {
         #[test]
         fn random_bytes_never_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..400)) {
             if bytes.len() > 3 {
-                bytes[..4].copy_from_slice(&[0x28, 0, 0, 0]);
+                bytes[..4].copy_from_slice(&[0x38, 0, 0, 0]);
             }
             if let Ok((_, _, entries)) = parse_announcement(&bytes) {
                 prop_assert!(entries.count() <= ENTRIES_MAX);

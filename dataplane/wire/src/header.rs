@@ -10,8 +10,9 @@ pub const SHARDS_MAX: usize = 16;
 /// Bytes of the header of every packet.
 pub const HEADER_BYTES: usize = 16;
 
-/// Wire format version of this crate.
-pub const VERSION: u8 = 2;
+/// Wire format version of this crate. Boxes of different versions drop each other's packets, so it
+/// is raised when an older box would misread a packet, and for nothing else.
+pub const VERSION: u8 = 3;
 
 /// Byte offset of the flags, which the XDP program reads.
 pub const FLAGS_OFFSET: usize = 1;
@@ -284,7 +285,7 @@ pub(crate) mod tests {
         };
         let mut bytes = [0xFF; HEADER_BYTES];
         header.write(&mut bytes);
-        assert_eq!(bytes, [0x22, 0x22, 3, 15, 4, 5, 6, 7, 8, 9, 10, 11, 12, 0, 0, 0]);
+        assert_eq!(bytes, [0x32, 0x22, 3, 15, 4, 5, 6, 7, 8, 9, 10, 11, 12, 0, 0, 0]);
     }
 
     #[test]

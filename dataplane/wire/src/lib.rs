@@ -1,4 +1,4 @@
-//! Coded-packet wire format v2: the bytes that hops exchange.
+//! Coded-packet wire format v3: the bytes that hops exchange.
 //!
 //! Place on the path: everywhere. The XDP program walks [`packet`] and looks at the first words of
 //! [`header`]; the pipeline uses [`parse`] to read a packet once, into a type of its kind;
@@ -16,6 +16,7 @@ extern crate std;
 
 pub mod packet;
 
+pub mod other_version;
 pub mod steer;
 
 pub mod header;

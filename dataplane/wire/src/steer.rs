@@ -31,7 +31,8 @@ pub const XSKS_MAX: u32 = 64;
 pub const MAP_FLOWS: &str = "FLOWS";
 /// Entries of [`MAP_FLOWS`]: flows per interface.
 pub const FLOWS_MAX: u32 = 1024;
-/// Hash map, [`AddressWords`] -> `u32` (reserved, write 1): the neighbours on the interface.
+/// Hash map, [`AddressWords`] -> `u32`: the neighbours on the interface, with their
+/// packets of another version ([`crate::other_version::OtherVersion`]; write 0).
 pub const MAP_NEIGHBOURS: &str = "NEIGHBOURS";
 /// Entries of [`MAP_NEIGHBOURS`].
 pub const NEIGHBOURS_MAX: u32 = 1024;
@@ -145,9 +146,9 @@ verdicts! {
         /// To Recoded's port, but a wrong length field, or fewer bytes than a coded header has.
         DropTruncated = "drop_truncated", Drop => "Nothing, if few: recodectl doctor of a \
             neighbour sends such packets. Else look for other senders to this port.";
-        /// To Recoded's port, but not version 2 of the wire format.
-        DropVersion = "drop_version", Drop => "Run the same version on all nodes; else look for \
-            other senders to this port.";
+        /// To Recoded's port, but of another version of the protocol.
+        DropVersion = "drop_version", Drop => "recodectl doctor names neighbours of another \
+            version: upgrade the older box. Else look for other senders to this port.";
         /// To Recoded's port, but of a packet type that does not exist.
         DropType = "drop_type", Drop => "Run the same version on all nodes; else look for other \
             senders to this port.";
@@ -177,6 +178,9 @@ pub trait Tables {
     fn is_neighbour(&self, source: AddressWords) -> bool;
     /// Whether a flow id is configured. Asked at most once.
     fn is_known(&self, flow: u32) -> bool;
+    /// Counts a packet of another version for its source, if that is a neighbour. `first` is its
+    /// first byte.
+    fn count_other_version(&self, source: AddressWords, first: u8);
 }
 
 /// No address in particular.
@@ -210,7 +214,15 @@ pub fn decide<P: PacketBytes + ?Sized>(packet: &P, tables: &impl Tables) -> Verd
     };
     let is_neighbour =
         || !is_pinned || udp.source(packet).is_some_and(|source| tables.is_neighbour(source));
-    decide_payload(packet, payload, is_neighbour, |flow| tables.is_known(flow))
+    let verdict = decide_payload(packet, payload, is_neighbour, |flow| tables.is_known(flow));
+    if matches!(verdict, Verdict::DropVersion)
+        && is_pinned
+        && let Some(source) = udp.source(packet)
+        && let Some(first) = packet.u8_at(payload)
+    {
+        tables.count_other_version(source, first);
+    }
+    verdict
 }
 
 /// The same of a UDP payload of at least [`HEADER_BYTES`] to this node's address and port, for
@@ -283,29 +295,51 @@ fn pass(reason: NotUdp) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::other_version::OtherVersion;
+    use std::cell::Cell;
 
     /// A port, a local address, a neighbour, and one flow.
-    struct One(u16, AddressWords, AddressWords, u32);
+    struct One {
+        port: u16,
+        local: AddressWords,
+        neighbour: AddressWords,
+        flow: u32,
+        others: Cell<OtherVersion>,
+    }
 
-    impl Tables for One {
-        fn port(&self) -> u16 {
-            self.0
-        }
-
-        fn local(&self) -> AddressWords {
-            self.1
-        }
-
-        fn is_neighbour(&self, source: AddressWords) -> bool {
-            source == self.2
-        }
-
-        fn is_known(&self, flow: u32) -> bool {
-            flow == self.3
+    impl One {
+        const fn new(port: u16, local: AddressWords, neighbour: AddressWords, flow: u32) -> One {
+            One { port, local, neighbour, flow, others: Cell::new(OtherVersion::from_bits(0)) }
         }
     }
 
-    const OPEN: One = One(9426, ANY_ADDRESS, ANY_ADDRESS, 7);
+    impl Tables for One {
+        fn port(&self) -> u16 {
+            self.port
+        }
+
+        fn local(&self) -> AddressWords {
+            self.local
+        }
+
+        fn is_neighbour(&self, source: AddressWords) -> bool {
+            source == self.neighbour
+        }
+
+        fn is_known(&self, flow: u32) -> bool {
+            flow == self.flow
+        }
+
+        fn count_other_version(&self, source: AddressWords, first: u8) {
+            if source == self.neighbour {
+                self.others.set(self.others.get().counted(first));
+            }
+        }
+    }
+
+    fn open() -> One {
+        One::new(9426, ANY_ADDRESS, ANY_ADDRESS, 7)
+    }
 
     /// IPv4, UDP 40000 -> 9426, a coded header with the given first byte and flow id 7.
     fn coded(first: u8) -> [u8; 58] {
@@ -344,31 +378,31 @@ mod tests {
     fn decide_first_byte_version_and_type_checked() {
         for first in 0..=255u8 {
             let expected = match (first >> 4, first & 0x0f) {
-                (2, 1 | 2 | 4..=8) => Verdict::Redirected,
-                (2, _) => Verdict::DropType,
+                (3, 1 | 2 | 4..=8) => Verdict::Redirected,
+                (3, _) => Verdict::DropType,
                 _ => Verdict::DropVersion,
             };
-            assert_eq!(decide(&coded(first)[..], &OPEN), expected, "{first:#04x}");
+            assert_eq!(decide(&coded(first)[..], &open()), expected, "{first:#04x}");
         }
     }
 
     #[test]
     fn decide_flow_id_in_host_order_is_asked_for() {
-        assert_eq!(decide(&coded(0x21)[..], &OPEN), Verdict::Redirected);
-        let other = One(9426, ANY_ADDRESS, ANY_ADDRESS, 7u32.swap_bytes());
-        assert_eq!(decide(&coded(0x21)[..], &other), Verdict::DropUnknownFlow);
-        assert_eq!(decide(&coded(0x28)[..], &other), Verdict::Redirected, "of no flow");
+        assert_eq!(decide(&coded(0x31)[..], &open()), Verdict::Redirected);
+        let other = One::new(9426, ANY_ADDRESS, ANY_ADDRESS, 7u32.swap_bytes());
+        assert_eq!(decide(&coded(0x31)[..], &other), Verdict::DropUnknownFlow);
+        assert_eq!(decide(&coded(0x38)[..], &other), Verdict::Redirected, "of no flow");
     }
 
     /// Under the id of a flow that one of two neighbours lacks, no handshake between them passed.
     #[test]
     fn decide_handshakes_of_neighbours_need_no_flow_and_those_of_edges_do() {
-        let other = One(9426, ANY_ADDRESS, ANY_ADDRESS, 8);
-        let mut frame = coded(0x27);
+        let other = One::new(9426, ANY_ADDRESS, ANY_ADDRESS, 8);
+        let mut frame = coded(0x37);
         assert_eq!(decide(&frame[..], &other), Verdict::Redirected);
         frame[43] = Flags::EDGE;
         assert_eq!(decide(&frame[..], &other), Verdict::DropUnknownFlow);
-        assert_eq!(decide(&frame[..], &OPEN), Verdict::Redirected);
+        assert_eq!(decide(&frame[..], &open()), Verdict::Redirected);
         // Bits of other flags are for the parser to refuse.
         for flags in 0..=u8::MAX {
             frame[43] = flags;
@@ -379,10 +413,10 @@ mod tests {
 
     #[test]
     fn decide_packets_of_neighbours_to_us_are_taken_and_no_others() {
-        let mut frame = coded(0x21);
+        let mut frame = coded(0x31);
         frame[26..34].copy_from_slice(&[192, 0, 2, 1, 192, 0, 2, 2]);
         let v4 = |last| [0, 0, 0xffff, u32::from_be_bytes([192, 0, 2, last])];
-        let decided = |local, neighbour| decide(&frame[..], &One(9426, local, neighbour, 7));
+        let decided = |local, neighbour| decide(&frame[..], &One::new(9426, local, neighbour, 7));
         assert_eq!(decided(v4(2), v4(1)), Verdict::Redirected);
         assert_eq!(decided(v4(2), v4(3)), Verdict::DropNotNeighbour);
         assert_eq!(decided(v4(3), v4(1)), Verdict::PassOtherAddress);
@@ -391,28 +425,50 @@ mod tests {
         assert_eq!(decided(ANY_ADDRESS, v4(3)), Verdict::Redirected);
     }
 
+    /// Whatever the type is, and of neighbours only.
+    #[test]
+    fn decide_packets_of_another_version_are_counted_for_neighbours() {
+        let v4 = |last| [0, 0, 0xffff, u32::from_be_bytes([192, 0, 2, last])];
+        let ours = One::new(9426, v4(2), v4(1), 7);
+        let mut counted = 0;
+        for first in 0..=u8::MAX {
+            let mut frame = coded(first);
+            for neighbour in [1, 3] {
+                frame[26..34].copy_from_slice(&[192, 0, 2, neighbour, 192, 0, 2, 2]);
+                decide(&frame[..], &ours);
+            }
+            if first >> 4 == VERSION {
+                assert_eq!(ours.others.get().packets(), counted, "{first:#04x}");
+                continue;
+            }
+            counted += 1;
+            assert_eq!(ours.others.get().packets(), counted, "{first:#04x}");
+            assert_eq!(ours.others.get().version(), Some(first >> 4));
+        }
+    }
+
     #[test]
     fn decide_other_port_passes_whatever_it_carries() {
         assert_eq!(
-            decide(&coded(0xff)[..], &One(9427, ANY_ADDRESS, ANY_ADDRESS, 0)),
+            decide(&coded(0xff)[..], &One::new(9427, ANY_ADDRESS, ANY_ADDRESS, 0)),
             Verdict::PassOtherPort
         );
     }
 
     #[test]
     fn decide_every_truncation_passes_until_the_port_is_known() {
-        let frame = coded(0x21);
+        let frame = coded(0x31);
         for len in 0..frame.len() {
             let expected = if len < 42 { Verdict::PassTruncated } else { Verdict::DropTruncated };
-            assert_eq!(decide(&frame[..len], &OPEN), expected, "{len} bytes");
+            assert_eq!(decide(&frame[..len], &open()), expected, "{len} bytes");
         }
     }
 
     #[test]
     fn decide_a_million_addresses_that_are_no_neighbours_end_there() {
         let address = |words: u32| [0, 0, 0xffff, words];
-        let ours = One(9426, address(0xC000_0202), address(0xC000_0201), 7);
-        let mut frame = coded(0x21);
+        let ours = One::new(9426, address(0xC000_0202), address(0xC000_0201), 7);
+        let mut frame = coded(0x31);
         frame[30..34].copy_from_slice(&[192, 0, 2, 2]);
         let mut source = 1_u32;
         for _ in 0..1_000_000 {

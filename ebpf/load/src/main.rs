@@ -258,7 +258,7 @@ const HEADERS_BYTES: usize = INDEX + 1;
 const ETHER_TYPE_IPV4: [u8; 2] = [0x08, 0x00];
 const PROTOCOL_UDP: u8 = 17;
 /// Version 2, a packet of a generation.
-const VERSION_AND_TYPE: u8 = 0x22;
+const VERSION_AND_TYPE: u8 = 0x32;
 const FLAG_END: u8 = 0x20;
 const FLAG_RECODED: u8 = 0x10;
 /// Slots for counting. On a machine with more CPUs, packets that arrive on the others are aborted.

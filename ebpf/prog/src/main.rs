@@ -16,6 +16,7 @@ use aya_ebpf::{
     programs::XdpContext,
 };
 use recoded_wire::DEFAULT_PORT;
+use recoded_wire::other_version::OtherVersion;
 use recoded_wire::packet::AddressWords;
 use recoded_wire::steer::{
     ANY_ADDRESS, Action, FLOWS_MAX, NEIGHBOURS_MAX, Tables, Verdict, XSKS_MAX, decide,
@@ -33,7 +34,7 @@ static XSKS: XskMap = XskMap::with_max_entries(XSKS_MAX, 0);
 #[map]
 static FLOWS: HashMap<u32, u32> = HashMap::with_max_entries(FLOWS_MAX, 0);
 
-/// Address of a neighbour -> reserved.
+/// Address of a neighbour -> its packets of another version.
 #[map]
 static NEIGHBOURS: HashMap<AddressWords, u32> = HashMap::with_max_entries(NEIGHBOURS_MAX, 0);
 
@@ -101,6 +102,15 @@ impl Tables for Maps {
     fn is_known(&self, flow: u32) -> bool {
         // SAFETY: as for NEIGHBOURS.
         unsafe { FLOWS.get(flow) }.is_some()
+    }
+
+    #[inline(always)]
+    fn count_other_version(&self, source: AddressWords, first: u8) {
+        if let Some(noted) = NEIGHBOURS.get_ptr_mut(source) {
+            // SAFETY: the pointer is a live map value. Of updates on several CPUs at once, one may
+            // be lost.
+            unsafe { *noted = OtherVersion::from_bits(*noted).counted(first).bits() };
+        }
     }
 }
 

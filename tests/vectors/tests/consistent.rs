@@ -58,7 +58,7 @@ fn combination<'a>(coefficients: &Hex, rows: impl IntoIterator<Item = &'a Hex>) 
 
 /// The common first bytes of every packet, as in `docs/protocol/packets.md`.
 fn header_bytes(header: &wire::Header) -> Vec<u8> {
-    let mut bytes = vec![0x20 | header.packet_type, header.flags, header.epoch, header.shard];
+    let mut bytes = vec![0x30 | header.packet_type, header.flags, header.epoch, header.shard];
     bytes.extend(header.flow.to_be_bytes());
     bytes.extend(header.link_sequence.to_be_bytes());
     bytes.push(header.hop_index);

@@ -60,7 +60,7 @@ impl Default for Recipe {
             ip: Ip::V4 { option_words: 0, fragment: 0 },
             protocol: 17,
             port: PORT,
-            first: 0x22,
+            first: 0x32,
             flags: 0,
             flow: FLOW,
             hosts: [1, 2],

@@ -118,15 +118,15 @@ fn udp(
         return Some(Verdict::DropTruncated);
     }
     Some(match (rest[0] >> 4, rest[0] & 15) {
-        (2, 1 | 2 | 4..=8) if rules.ends.is_some_and(|ends| ends.neighbour != source) => {
+        (3, 1 | 2 | 4..=8) if rules.ends.is_some_and(|ends| ends.neighbour != source) => {
             Verdict::DropNotNeighbour
         }
         // Announcements are of no flow, nor are handshakes without EDGE.
-        (2, 8) => Verdict::Redirected,
-        (2, 7) if rest[1] < 0x80 => Verdict::Redirected,
-        (2, 1 | 2 | 4..=7) if rest[4..8] == rules.flow.to_be_bytes() => Verdict::Redirected,
-        (2, 1 | 2 | 4..=7) => Verdict::DropUnknownFlow,
-        (2, _) => Verdict::DropType,
+        (3, 8) => Verdict::Redirected,
+        (3, 7) if rest[1] < 0x80 => Verdict::Redirected,
+        (3, 1 | 2 | 4..=7) if rest[4..8] == rules.flow.to_be_bytes() => Verdict::Redirected,
+        (3, 1 | 2 | 4..=7) => Verdict::DropUnknownFlow,
+        (3, _) => Verdict::DropType,
         _ => Verdict::DropVersion,
     })
 }

@@ -9,6 +9,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use aya::maps::{HashMap, PerCpuArray, XskMap};
 use aya::programs::{TestRun, TestRunOptions, Xdp};
 use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
+use recoded_wire::other_version::OtherVersion;
 use recoded_wire::packet::AddressWords;
 use recoded_wire::steer::{self, Action, Verdict};
 use rustix::net::{AddressFamily, SocketType, socket, sockopt};
@@ -53,7 +54,7 @@ impl Steering {
         let map = ebpf.map_mut(steer::MAP_NEIGHBOURS).ok_or("no neighbour map")?;
         let mut known: HashMap<_, AddressWords, u32> = map.try_into()?;
         for neighbour in neighbours {
-            known.insert(neighbour, 1, 0)?;
+            known.insert(neighbour, 0, 0)?;
         }
         Ok(Self { ebpf, socket: None })
     }
@@ -128,6 +129,16 @@ impl Steering {
         let map = self.ebpf.map(steer::MAP_NOT_NEIGHBOURS).expect("the map of refused addresses");
         let map: PerCpuArray<_, AddressWords> = map.try_into().expect("a per-CPU array");
         map.get(&0, 0).expect("its entry").iter().copied().collect()
+    }
+
+    /// Packets of another version from a neighbour.
+    ///
+    /// # Panics
+    /// When they cannot be read.
+    pub fn other_version(&self, neighbour: AddressWords) -> OtherVersion {
+        let map = self.ebpf.map(steer::MAP_NEIGHBOURS).expect("the map of neighbours");
+        let map: HashMap<_, AddressWords, u32> = map.try_into().expect("a hash map");
+        OtherVersion::from_bits(map.get(&neighbour, 0).expect("a neighbour"))
     }
 
     fn return_value(&self, frame: &[u8]) -> Result<u32, Box<dyn Error>> {

@@ -63,6 +63,8 @@ impl Tables for Told {
     fn is_known(&self, flow: u32) -> bool {
         flow == self.0.flow
     }
+
+    fn count_other_version(&self, _: AddressWords, _: u8) {}
 }
 
 const RULES: Rules = Rules { port: PORT, flow: FLOW, ends: None };
@@ -144,13 +146,33 @@ fn coded_every_first_byte_has_its_verdict() {
     let Some(steering) = ready() else { return };
     for first in 0..=255 {
         let expected = match (first >> 4, first & 15) {
-            (2, 1 | 2 | 4..=8) => Verdict::Redirected,
-            (2, _) => Verdict::DropType,
+            (3, 1 | 2 | 4..=8) => Verdict::Redirected,
+            (3, _) => Verdict::DropType,
             _ => Verdict::DropVersion,
         };
         let recipe = Recipe { first, ..Recipe::default() };
         assert_eq!(steering.run(&recipe.build()), expected, "{first:#04x}");
     }
+}
+
+/// A neighbour of another version is counted with it, whatever the type of its packets; another
+/// sender is not.
+#[test]
+fn packets_of_another_version_are_counted_for_their_neighbour() {
+    let ends = ends(false);
+    let Some(steering) = ready_for(Some(ends)) else { return };
+    let neighbour = address_words(ends.neighbour);
+    assert_eq!(steering.other_version(neighbour).version(), None);
+    for (number, kind) in (1..).zip(1..=8) {
+        let recipe = Recipe { first: 0x10 | kind, ..Recipe::default() };
+        assert_eq!(steering.run(&recipe.build()), Verdict::DropVersion);
+        let hosts = [3, 2];
+        assert_eq!(steering.run(&Recipe { hosts, ..recipe }.build()), Verdict::DropVersion);
+        let counted = steering.other_version(neighbour);
+        assert_eq!((counted.packets(), counted.version()), (number, Some(1)));
+    }
+    steering.run(&Recipe::default().build());
+    assert_eq!(steering.other_version(neighbour).packets(), 8);
 }
 
 #[test]
@@ -165,12 +187,12 @@ fn coded_unknown_flow_dropped() {
 #[test]
 fn handshakes_of_neighbours_need_no_flow_and_those_of_edges_do() {
     for flow in [0, FLOW + 1, u32::MAX] {
-        let handshake = Recipe { first: 0x27, flow, ..Recipe::default() };
+        let handshake = Recipe { first: 0x37, flow, ..Recipe::default() };
         assert_verdict(handshake.clone(), Verdict::Redirected);
         assert_verdict(Recipe { flags: 0x7f, ..handshake.clone() }, Verdict::Redirected);
         assert_verdict(Recipe { flags: 0x80, ..handshake }, Verdict::DropUnknownFlow);
     }
-    assert_verdict(Recipe { first: 0x27, flags: 0x80, ..Recipe::default() }, Verdict::Redirected);
+    assert_verdict(Recipe { first: 0x37, flags: 0x80, ..Recipe::default() }, Verdict::Redirected);
 }
 
 #[test]
@@ -188,7 +210,7 @@ fn payload_shorter_than_the_header_dropped() {
 
 #[test]
 fn payload_other_port_passed_whatever_it_is() {
-    for first in [0x22, 0x00, 0xff] {
+    for first in [0x32, 0x00, 0xff] {
         for payload_bytes in [0, 7, 60] {
             let recipe = Recipe { port: PORT + 1, first, payload_bytes, ..Recipe::default() };
             assert_verdict(recipe, Verdict::PassOtherPort);
@@ -312,7 +334,7 @@ fn packets_of_neighbours_to_us_are_taken_and_no_others() {
             let frame = Recipe { hosts, ..recipe.clone() }.build();
             assert_eq!(steering.run(&frame), expected, "{hosts:?} of {recipe:?}");
         }
-        let third_party = Recipe { hosts: [3, 2], first: 0x27, flow: 0, ..one.clone() };
+        let third_party = Recipe { hosts: [3, 2], first: 0x37, flow: 0, ..one.clone() };
         assert_eq!(steering.run(&third_party.build()), Verdict::DropNotNeighbour);
         // A sender that is not a neighbour does not learn which flows exist.
         let unknown = Recipe { hosts: [3, 2], flow: FLOW + 1, ..one.clone() };

@@ -78,6 +78,12 @@ pub struct Neighbour {
     /// Version of the daemon there, from its latest announcement; empty without one.
     #[serde(default)]
     pub version: String,
+    /// Version of the protocol of its last packet that was not of this box's; null if none came.
+    #[serde(default)]
+    pub other_protocol: Option<u64>,
+    /// Packets dropped for that; of AF_XDP, since the packet process began.
+    #[serde(default)]
+    pub other_protocol_packets: u64,
     /// Seconds since it said something of itself; null if it never did.
     #[serde(default)]
     pub said_ago_seconds: Option<f64>,
@@ -94,6 +100,20 @@ pub struct Neighbour {
     /// On what the two do not agree.
     #[serde(default)]
     pub disagreements: Vec<Disagreement>,
+}
+
+impl Neighbour {
+    /// Cause and cure if it sends packets of another version of the protocol than `protocol`, that
+    /// of this box. `who` is its name. Such packets have no tags that this box could check, so
+    /// it serves for neighbours that are otherwise silent.
+    pub fn other_protocol_words(&self, who: &str, protocol: u64) -> Option<[String; 2]> {
+        let there = self.other_protocol.filter(|it| *it != protocol)?;
+        let older = if there < protocol { who } else { "this box" };
+        Some([
+            format!("{who} speaks protocol {there}, this box {protocol}: its packets are dropped"),
+            format!("upgrade {older}; both then have the same version"),
+        ])
+    }
 }
 
 /// An announced value that one of two neighbours refuses.

@@ -1,8 +1,9 @@
 //! Findings from two looks at a daemon, some time apart.
 
 use super::roots::WAITING_FOR;
-use crate::activity::{SILENCE_CURE, SILENT_SECONDS, Silence, carries, hop_of, silence};
-use crate::box_names::named_box;
+use crate::activity::{
+    SILENCE_CURE, SILENT_SECONDS, Silence, carries, other_protocol, silence, who,
+};
 use crate::sessions::is_of_source;
 use crate::split::split_trouble;
 use recoded::state::AWAITED;
@@ -119,10 +120,15 @@ fn links(state: &State, findings: &mut Vec<Finding>) {
 /// Neighbours that send nothing, with or without traffic.
 fn unheard(state: &State, link: &Link, findings: &mut Vec<Finding>) {
     for it in &link.neighbours {
+        let subject = format!("link {}", link.name);
+        if let Some([cause, cure]) = other_protocol(state, link, it) {
+            findings.push(error(&subject, cause, cure));
+            continue;
+        }
         let Some(Silence { words, is_new }) = silence(state, link, it) else { continue };
         let level = absent_level(state, link, it, is_new);
         let cause = format!("{} {words}", who(link, it));
-        let (subject, cure) = (format!("link {}", link.name), SILENCE_CURE.to_owned());
+        let cure = SILENCE_CURE.to_owned();
         findings.push(Finding { level, subject, cause, cure, mend: Vec::new() });
     }
 }
@@ -148,14 +154,6 @@ fn roams(state: &State, link: &Link, neighbour: &Neighbour) -> bool {
             let is_here = is_it(it, "link", &link.name) && is_it(it, "address", &neighbour.address);
             is_here && it.get("roams").and_then(|it| it.as_bool()) == Some(true)
         })
-}
-
-/// A neighbour by name and address, or by link:name while its address is a placeholder.
-fn who(link: &Link, neighbour: &Neighbour) -> String {
-    match neighbour.address.parse::<IpAddr>() {
-        Ok(_) => named_box(&neighbour.name, &neighbour.address),
-        Err(_) => hop_of(link, neighbour),
-    }
 }
 
 /// Findings from the neighbours' own reports.

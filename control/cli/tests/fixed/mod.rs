@@ -494,6 +494,7 @@ pub fn state() -> State {
     State {
         version: "0.1.0".into(),
         edition: 4,
+        protocol: 3,
         uptime_seconds: 3_725,
         kernel: "avx2".into(),
         sessions: sessions(),

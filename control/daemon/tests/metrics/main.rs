@@ -62,6 +62,8 @@ fn state(flows: u64) -> State {
     };
     let neighbour =
         Neighbour { address: "10.0.0.2".into(), resolved: true, ..Neighbour::default() };
+    let (with, age_seconds) = ("east:10.0.0.2".to_owned(), Some(5.0));
+    let session = Session { with, age_seconds, ..Session::default() };
     let engine = recoded_api::v1::Engine {
         counters: counted(engine::TABLE),
         declined: counted(engine::DECLINED),
@@ -70,6 +72,7 @@ fn state(flows: u64) -> State {
     };
     State {
         version: "0.1.0".into(),
+        protocol: 3,
         edition: 3,
         uptime_seconds: 60,
         kernel: "avx2".into(),
@@ -94,11 +97,7 @@ fn state(flows: u64) -> State {
         verdicts: counted(verdict::TABLE),
         drops: counted(worker::TABLE),
         engine,
-        sessions: vec![Session {
-            with: "east:10.0.0.2".into(),
-            age_seconds: Some(5.0),
-            ..Session::default()
-        }],
+        sessions: vec![session],
         config: String::new(),
     }
 }

@@ -61,11 +61,11 @@ proptest! {
         mut packet in prop::collection::vec(any::<u8>(), 0..300),
         is_handshake: bool,
     ) {
-        prop_assume!(is_handshake || packet.first() != Some(&0x27));
+        prop_assume!(is_handshake || packet.first() != Some(&0x37));
         let [_, (mut guard, letters)] = guards();
         if is_handshake && packet.len() >= 16 {
             let flags = packet[1] & Flags::EDGE;
-            packet[..4].copy_from_slice(&[0x27, flags, 0, 0]);
+            packet[..4].copy_from_slice(&[0x37, flags, 0, 0]);
         }
         let mut counters = LinkCounters::default();
         let admitted = guard.admit(PEER, &packet, &mut counters);
@@ -121,7 +121,7 @@ fn neighbours_without_a_key_need_no_tag_and_their_handshakes_are_counted_by_the_
     let [_, (mut guard, letters)] = guards();
     let mut counters = LinkCounters::default();
     let other = PeerId(1);
-    assert_eq!(guard.admit(other, &[0x22; 40], &mut counters).packet, Some(40));
+    assert_eq!(guard.admit(other, &[0x32; 40], &mut counters).packet, Some(40));
     let mut message = [0; ANNOUNCEMENT_BYTES_MAX];
     let len = write_hop_handshake(&[9; 60], &mut message);
     let admitted = guard.admit(other, &message[..len], &mut counters);
@@ -156,7 +156,7 @@ fn neighbours_that_roam_are_recognised_by_their_tags_and_copies_and_forgeries_ar
     let mut counters = LinkCounters::default();
     let roaming = || [PeerId(1), PEER].into_iter();
     let packets: Vec<Vec<u8>> =
-        (0..3).map(|number| tagged(&sender, &[0x25, 0, 0, 0, 0, 0, 0, number])).collect();
+        (0..3).map(|number| tagged(&sender, &[0x35, 0, 0, 0, 0, 0, 0, number])).collect();
     let mut look = |packet: &[u8]| receiver.recognise(roaming(), packet, &mut counters);
     let mut forged = packets[0].clone();
     forged[3] ^= 1;

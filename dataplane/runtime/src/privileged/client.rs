@@ -4,6 +4,7 @@ use super::message::{Offload, Reply, Request};
 use crate::channel::Channel;
 use crate::error::StartError;
 use crate::memory::{Newest, WayId};
+use crate::other_versions::OtherVersions;
 use crate::report::Verdicts;
 use crate::tunnel::{self, Tunnel, TunnelPlan};
 use recoded_wire::steer::Verdict;
@@ -146,6 +147,14 @@ impl Client {
         let request = Request::NotNeighbours { interface: interface.to_owned() };
         match self.ask(&request, &[])?.0 {
             Reply::NotNeighbours(addresses) => Ok(addresses),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    pub(crate) fn other_versions(&self, interface: &str) -> Result<OtherVersions, AskError> {
+        let request = Request::OtherVersions { interface: interface.to_owned() };
+        match self.ask(&request, &[])?.0 {
+            Reply::OtherVersions(senders) => Ok(senders),
             other => Err(unexpected(&other)),
         }
     }

@@ -3,6 +3,7 @@
 use crate::channel::Channel;
 use crate::error::shortened;
 use crate::memory::{Newest, WayId};
+use crate::other_versions::OtherVersions;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -29,6 +30,8 @@ pub(super) enum Request {
     Verdicts { interface: String },
     /// The addresses that its program refused last.
     NotNeighbours { interface: String },
+    /// The neighbours whose packets it refused as of another version.
+    OtherVersions { interface: String },
     /// The queues of a tunnel, which is created if it is gone.
     Tunnel { name: String },
     /// Sets the MTU of a tunnel.
@@ -73,6 +76,8 @@ pub(super) enum Reply {
     Verdicts(Vec<u64>),
     /// Addresses.
     NotNeighbours(Vec<IpAddr>),
+    /// Neighbours, and their packets.
+    OtherVersions(OtherVersions),
     /// Includes the queues.
     Tunnel { offload: Offload, reason: String },
     /// The recorded epoch.

@@ -240,6 +240,7 @@ impl Privileged {
             }
             Request::Verdicts { interface } => self.verdicts(interface),
             Request::NotNeighbours { interface } => self.not_neighbours(interface),
+            Request::OtherVersions { interface } => self.other_versions(interface),
             Request::SetMtu { tunnel, mtu } => {
                 let OpenTunnel { plan, tunnel } = find_tunnel(&self.tunnels, tunnel)?;
                 if !(tunnel_mtu_min(&plan.config.addresses)..=plan.config.mtu).contains(mtu) {
@@ -358,6 +359,13 @@ impl Privileged {
         let addresses = attachment.as_ref().map(Attachment::not_neighbours).transpose();
         let addresses = addresses.map_err(|error| error.to_string())?;
         Ok(Reply::NotNeighbours(addresses.unwrap_or_default()))
+    }
+
+    fn other_versions(&mut self, interface: &str) -> Answer {
+        let attachment = &self.program(interface)?.attachment;
+        let senders = attachment.as_ref().map(Attachment::other_versions).transpose();
+        let senders = senders.map_err(|error| error.to_string())?;
+        Ok(Reply::OtherVersions(senders.unwrap_or_default()))
     }
 
     /// Only on interfaces of links: other neighbours are not the dataplane's business.

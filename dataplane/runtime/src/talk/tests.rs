@@ -263,7 +263,7 @@ proptest! {
             let whole = packet.len() - packet.len() % 8;
             packet.truncate(whole);
             if whole > 3 {
-                packet[..4].copy_from_slice(&[0x28, 0, 0, 0]);
+                packet[..4].copy_from_slice(&[0x38, 0, 0, 0]);
             }
             let (snapshot, room) = (&snapshot, &|_| 1472);
             let around = Surroundings { now, clock: 0, snapshot, room, memory_bytes: 0 };

@@ -24,6 +24,7 @@ pub use open::ROOM_BYTES;
 pub(crate) use open::bound;
 
 use crate::arrived::{Arrived, BURST_PACKETS};
+use crate::other_versions::OtherVersions;
 use crate::report::LinkCounters;
 use crate::report::Verdicts;
 use crate::roaming::{Around, Lookout, Near};
@@ -59,6 +60,7 @@ pub(crate) struct UdpSocket {
     verdicts: Verdicts,
     /// Source of the last packet that came from no neighbour.
     not_neighbour: Option<IpAddr>,
+    other_versions: OtherVersions,
     statistics: SocketStatistics,
     sender: Sender,
 }
@@ -116,6 +118,11 @@ impl UdpSocket {
         self.not_neighbour
     }
 
+    /// See [`crate::port::Port::other_versions`].
+    pub(crate) fn other_versions(&self) -> OtherVersions {
+        self.other_versions.clone()
+    }
+
     /// See [`crate::port::Port::send_to`].
     pub(crate) fn send_to(&mut self, packet: &[u8], address: SocketAddr) -> bool {
         self.sender.send_whole(self.fd.as_fd(), packet, address)
@@ -148,8 +155,14 @@ impl UdpSocket {
             };
             let verdict = judge(packet, is_near, &self.flows);
             self.verdicts[verdict as usize] += 1;
-            if verdict == Verdict::DropNotNeighbour {
-                self.not_neighbour = Some(source.ip());
+            match verdict {
+                Verdict::DropNotNeighbour => self.not_neighbour = Some(source.ip()),
+                Verdict::DropVersion if self.around.find(*source, packet).is_some() => {
+                    self.other_versions.count(source.ip(), packet);
+                }
+                // Perhaps a box that roams: its packets cannot be read.
+                Verdict::DropVersion => self.not_neighbour = Some(source.ip()),
+                _ => {}
             }
             if *is_burst {
                 let first = &self.buffer[..*segment];

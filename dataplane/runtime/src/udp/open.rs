@@ -5,6 +5,7 @@ use super::send::Sender;
 use super::{Message, UdpSocket};
 use crate::encap::header_bytes;
 use crate::error::StartError;
+use crate::other_versions::OtherVersions;
 use crate::roaming::{Lookout, Near};
 use crate::topology::{LinkConfig, Topology};
 use nix::sys::socket::{cmsg_space, setsockopt, sockopt};
@@ -56,6 +57,7 @@ impl UdpSocket {
             merging: Merging::new(merges),
             verdicts: [0; Verdict::COUNT as usize],
             not_neighbour: None,
+            other_versions: OtherVersions::new(),
             statistics: SocketStatistics::default(),
             sender: Sender::new(&targets, splits),
         };

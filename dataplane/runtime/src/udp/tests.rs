@@ -339,6 +339,40 @@ fn packets_that_are_not_of_a_neighbour_and_a_flow_end_and_are_counted() {
     assert_eq!((side.counters.rx_packets, side.umem.gauge().held), (2, 0));
 }
 
+/// Recorded packets of version 2, of every type: each is dropped and counted for its neighbour, and
+/// none gets an answer. Of another sender, only the address is noted.
+#[test]
+fn packets_of_an_older_version_are_counted_for_their_neighbour_and_not_answered() {
+    let text = include_str!("../../../../tests/vectors/older/version2.json");
+    let older: serde_json::Value = serde_json::from_str(text).unwrap();
+    let digit = |at: &[u8]| u8::from_str_radix(std::str::from_utf8(at).unwrap(), 16).unwrap();
+    let packets = older["packets"].as_array().unwrap().iter();
+    let packets = packets.map(|it| it.as_str().unwrap().as_bytes().chunks(2).map(digit).collect());
+    let packets: Vec<Vec<u8>> = packets.collect();
+    let types = packets.iter().map(|packet| packet[0]).collect::<std::collections::BTreeSet<_>>();
+    assert_eq!(Vec::from_iter(types), [0x21, 0x22, 0x24, 0x25, 0x26, 0x27, 0x28]);
+    let mut side = Side::open("127.0.0.1", "127.0.0.2", 29435);
+    let neighbour = std::net::UdpSocket::bind("127.0.0.2:29435").unwrap();
+    let outsider = std::net::UdpSocket::bind("127.0.0.3:29435").unwrap();
+    for packet in &packets {
+        neighbour.send_to(packet, "127.0.0.1:29435").unwrap();
+        outsider.send_to(packet, "127.0.0.1:29435").unwrap();
+    }
+    neighbour.send_to(&self::packet(0, 100), "127.0.0.1:29435").unwrap();
+    assert_eq!(side.receive(1).len(), 1, "the packet of this version");
+    let count = packets.len();
+    assert_eq!(side.verdict(Verdict::DropVersion), 2 * count as u64);
+    let others = side.socket.other_versions();
+    let of = |last| others.of(std::net::Ipv4Addr::new(127, 0, 0, last).into());
+    assert_eq!((of(2).version(), of(2).packets()), (Some(2), count as u32));
+    assert_eq!(of(3).version(), None);
+    assert_eq!(side.socket.not_neighbour(), Some(std::net::Ipv4Addr::new(127, 0, 0, 3).into()));
+    for socket in [neighbour, outsider] {
+        socket.set_nonblocking(true).unwrap();
+        assert!(socket.recv(&mut [0; 2048]).is_err(), "an answer");
+    }
+}
+
 #[test]
 fn receiving_leaves_frames_to_send_with() {
     let mut sender = Side::open("127.0.0.1", "127.0.0.2", 29430);
@@ -392,12 +426,14 @@ impl Tables for Pinned {
     fn is_known(&self, flow: u32) -> bool {
         flow == FLOW
     }
+
+    fn count_other_version(&self, _: AddressWords, _: u8) {}
 }
 
 proptest! {
     #[test]
     fn verdicts_are_those_of_the_xdp_program(
-        first in prop_oneof![Just(0x27), any::<u8>()],
+        first in prop_oneof![Just(0x37), any::<u8>()],
         flags in prop_oneof![Just(0x80), any::<u8>()],
         flow in prop_oneof![Just(FLOW), any::<u32>()], host in 1u8..4, len in 0usize..40,
     ) {

@@ -8,6 +8,7 @@ mod owner;
 use crate::bpf_link::{KILLED_RETRY, LeftPrograms};
 use crate::error::{StartError, shortened};
 use crate::netlink::Netlink;
+use crate::other_versions::OtherVersions;
 use crate::own;
 use crate::report::Verdicts;
 use crate::topology::{LinkConfig, Topology};
@@ -17,6 +18,7 @@ use aya::programs::{ProgramError, Xdp, loaded_programs};
 use aya::{Ebpf, EbpfLoader};
 use link::BpfLink;
 use owner::Owner;
+use recoded_wire::other_version::OtherVersion;
 use recoded_wire::packet::{AddressWords, address_words, words_address};
 use recoded_wire::steer::{
     ANY_ADDRESS, GLOBAL_LOCAL, GLOBAL_PORT, MAP_FLOWS, MAP_NEIGHBOURS, MAP_NOT_NEIGHBOURS,
@@ -107,6 +109,17 @@ impl Program {
         let last = last.get(&0, 0)?;
         let seen = last.iter().copied().filter(|words| *words != ANY_ADDRESS);
         Ok(seen.map(words_address).collect())
+    }
+
+    pub(crate) fn other_versions(&self) -> Result<OtherVersions, MapError> {
+        let map = self.ebpf.map(MAP_NEIGHBOURS).ok_or_else(|| missing(MAP_NEIGHBOURS))?;
+        let neighbours: HashMap<_, AddressWords, u32> = HashMap::try_from(map)?;
+        let mut all = OtherVersions::new();
+        for entry in neighbours.iter() {
+            let (words, bits) = entry?;
+            all.add_one(words_address(words), OtherVersion::from_bits(bits));
+        }
+        Ok(all)
     }
 }
 
@@ -233,7 +246,11 @@ fn refused(interface: &str, error: &(dyn std::error::Error + 'static)) -> StartE
 fn set_neighbour(ebpf: &mut Ebpf, address: IpAddr) -> Result<(), MapError> {
     let map = ebpf.map_mut(MAP_NEIGHBOURS).ok_or_else(|| missing(MAP_NEIGHBOURS))?;
     let mut neighbours: HashMap<_, AddressWords, u32> = HashMap::try_from(map)?;
-    neighbours.insert(address_words(address), 1, 0)
+    // Packets that were counted for it stay.
+    match neighbours.get(&address_words(address), 0) {
+        Ok(_) => Ok(()),
+        Err(_) => neighbours.insert(address_words(address), 0, 0),
+    }
 }
 
 fn sockets(ebpf: &mut Ebpf) -> Result<XskMap<&mut aya::maps::MapData>, MapError> {

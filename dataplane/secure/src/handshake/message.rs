@@ -14,12 +14,13 @@
 //!  payload of a response      sender's id (8), profile (8), marks (256)
 //! ```
 //!
-//! 0x27 is version 2, type 7. An id names keys in packets, and is chosen by their receiver. The
-//! four bytes before an initiation's noise are part of the prologue of the handshake, including the
-//! path: two nodes with several paths between them agree on keys for each. The path is 0 if there
-//! is only one, and between the ends of flows.
+//! 0x27 marks messages of handshakes; the header in front has the version of the protocol. An id
+//! names keys in packets, and is chosen by their receiver. The four bytes before an initiation's
+//! noise are part of the prologue of the handshake, including the path: two nodes with several
+//! paths between them agree on keys for each. The path is 0 if there is only one, and between the
+//! ends of flows.
 
-/// Version 2 and the type of handshakes.
+/// Marks messages of handshakes.
 pub(crate) const FIRST_BYTE: u8 = 0x20 | HANDSHAKE_TYPE;
 
 /// The packet type of handshakes.

@@ -61,7 +61,7 @@ pub fn write_packet(packet: &mut [u8], number: u32) {
     packet[36..38].copy_from_slice(&DEFAULT_PORT.to_be_bytes());
     packet[38..40].copy_from_slice(&((bytes - 34) as u16).to_be_bytes());
     packet[40..42].fill(0);
-    packet[PAYLOAD_AT..PAYLOAD_AT + 4].copy_from_slice(&[0x22, 0, 0, 0]);
+    packet[PAYLOAD_AT..PAYLOAD_AT + 4].copy_from_slice(&[0x32, 0, 0, 0]);
     packet[PAYLOAD_AT + 4..PAYLOAD_AT + 8].copy_from_slice(&FLOW.to_be_bytes());
     packet[PAYLOAD_AT + 8..PAYLOAD_AT + 12].copy_from_slice(&number.to_be_bytes());
 }

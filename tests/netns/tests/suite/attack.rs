@@ -146,7 +146,7 @@ fn attack(
 fn handshake(random: &mut Random, length: usize) -> Vec<u8> {
     let mut packet = random.bytes(length);
     let flags = [0, Flags::EDGE][random.below(2)];
-    packet[..8].copy_from_slice(&[0x27, flags, 0, 0, 0, 0, 0, 1 + random.below(2) as u8]);
+    packet[..8].copy_from_slice(&[0x37, flags, 0, 0, 0, 0, 0, 1 + random.below(2) as u8]);
     packet[8..16].fill(0);
     if random.below(2) == 0 && length > 20 {
         packet[16..20].copy_from_slice(&[0x27, 1 + random.below(3) as u8, 0, 0]);

@@ -140,7 +140,7 @@ pub fn absurd(random: &mut Random) -> Vec<u8> {
 /// content. `number` grows from packet to packet.
 pub fn plausible(random: &mut Random, number: u64) -> Vec<u8> {
     let mut packet = random.bytes(HEADER_BYTES + 8 + 400);
-    packet[..4].copy_from_slice(&[0x22, 0x02, 0, random.below(SHARDS) as u8]);
+    packet[..4].copy_from_slice(&[0x32, 0x02, 0, random.below(SHARDS) as u8]);
     packet[4..8].copy_from_slice(&1u32.to_be_bytes());
     packet[8..12].copy_from_slice(&(number as u32).to_be_bytes());
     // Hop 0, 16 symbols, as in the largest generations of this epoch, 18 packets planned.

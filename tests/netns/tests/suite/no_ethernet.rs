@@ -413,7 +413,7 @@ fn packets_of_others_are_dropped_and_counted_as_on_ethernet() {
     let to = SocketAddr::new(V4.near.parse().unwrap(), DEFAULT_PORT);
     // A coded packet of the current version and flow 1.
     let mut coded = [0; 64];
-    (coded[0], coded[7]) = (0x22, 1);
+    (coded[0], coded[7]) = (0x32, 1);
     for _ in 0..FORGED {
         socket.send_to(&coded, to).unwrap();
         std::thread::sleep(Duration::from_micros(200));

@@ -182,7 +182,7 @@ fn packets_of_others_end_at_a_udp_socket_and_are_counted_by_name() {
     let (outsider, neighbour) = (from([10, 77, 1, 66]), from([10, 77, 1, 1]));
     let relay = SocketAddr::new(Bed::east_address(1), DEFAULT_PORT);
     let mut coded = [0; 64];
-    coded[0] = 0x22;
+    coded[0] = 0x32;
     coded[7] = 1;
     let mut unknown = coded;
     unknown[7] = 99;
@@ -206,6 +206,9 @@ fn packets_of_others_end_at_a_udp_socket_and_are_counted_by_name() {
     let state = daemons[1].show().unwrap();
     assert_eq!(verdict(&state, "drop_not_neighbour"), 500);
     assert!(state.links.iter().any(|link| link.not_neighbours == ["10.77.1.66"]), "{state:?}");
+    let mut neighbours = state.links.iter().flat_map(|link| &link.neighbours);
+    let source = neighbours.find(|it| it.address == "10.77.1.1").unwrap();
+    assert_eq!((source.other_protocol, source.other_protocol_packets), (Some(15), 500));
 }
 
 /// The relay is behind a box that only replaces the relay's address by its own. Packets pass in

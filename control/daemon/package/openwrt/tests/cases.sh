@@ -196,6 +196,48 @@ printf '%s' "$main$server$router" >/etc/config/recoded
 handler setup vpn '' || die "the interface does not come up"
 said 'proto_add_host_dependency vpn 192.0.2.7 '
 ! grep -q 'route 0.0.0.0' /tmp/said || die "a default route that is not wanted"
+# Calls of the LuCI pages, as rpcd makes them. Others are refused.
+call() {
+	printf '%s' "$2" >/tmp/given
+	/usr/libexec/rpcd/luci.recoded call "$1" </tmp/given >/tmp/said || die "call $1 fails"
+}
+[ "$(/usr/libexec/rpcd/luci.recoded list)" = '{ "status": {}, "join": { "token": "" } }' ] ||
+	die "another list of calls"
+call status '{}'
+grep -q '"neighbours"' /tmp/said || die "a page without state"
+call other '{}'
+grep -q 'there is no such call' /tmp/said || die "an unknown call"
+
 kill "$daemon"
 wait "$daemon" || die "the daemon ended with $?: $(cat /tmp/daemon)"
-echo "openwrt: two UCI networks, $(grep -c '^refused ' "$0") refusals, and an interface of netifd's"
+call status '{}'
+grep -q '"error"' /tmp/said && grep -q 'no daemon' /tmp/said || die "no daemon, and no words"
+
+# Joining by a token, of a hub that runs here. The key of the router stays.
+# shellcheck disable=SC2016
+for wrong in '' '{}' '{"token":""}' '{"token":"a b"}' '{"token":"$(touch /tmp/run)"}' \
+	"{\"token\":\"\";touch /tmp/run;\"\"}" "$(head -c 100000 /dev/urandom | tr -dc 'a-z"')"; do
+	call join "$wrong"
+	grep -q '"message":"this is no token' /tmp/said || die "a wrong token: $(cat /tmp/said)"
+done
+call join '{"ubus_rpc_session":"x","token":"recoded1_AAAA"}'
+grep -q '"error"' /tmp/said || die "a token that is cut off is accepted"
+[ ! -e /tmp/run ] || die "a token was run"
+rm -f /tmp/uci.said
+hub=/tmp/hub/recoded.toml
+recodectl init --name hub --address 127.0.0.1 --config $hub --key /tmp/hub/key >/dev/null ||
+	die "there is no hub"
+: >/tmp/invited
+recodectl --json invite router --config $hub --port 9999 >/tmp/invited 2>/tmp/inviting &
+hub=$!
+while ! grep -q recoded1_ /tmp/invited && kill -0 $hub; do sleep 1; done
+token=$(sed -n 's/.*\(recoded1_[A-Za-z0-9_-]*\).*/\1/p' /tmp/invited | head -n 1)
+call join "{\"ubus_rpc_session\":\"x\",\"token\":\"$token\"}"
+grep -q '"hub"' /tmp/said || die "the router has not joined: $(cat /tmp/inviting)"
+wait $hub || die "the hub has not added it: $(cat /tmp/inviting)"
+grep -q "$own" /tmp/hub/recoded.toml || die "the hub has another key"
+service start || die "the file of the invitation is refused"
+said 'procd_set_param command /usr/sbin/recoded --config /etc/recoded/recoded.toml'
+call join "{\"token\":\"$token\"}"
+grep -q 'the option file is set' /tmp/said || die "it joins twice"
+echo "openwrt: two UCI networks, $(grep -c '^refused ' "$0") refusals, an interface of netifd's, and a token of LuCI's"

@@ -1,7 +1,7 @@
 //! Detects fault counters that begin to rise.
 
 use crate::events::{Happened, Kind};
-use recoded_api::v1::State;
+use recoded_api::v1::{Link, State};
 use recoded_counters::{Counter, Table, flow, link, tunnel, verdict, worker};
 use recoded_wire::steer::Verdict;
 use std::collections::BTreeMap;
@@ -15,6 +15,9 @@ const HARMLESS: &str = "Nothing";
 const HARMLESS_MOST: u64 = 100;
 
 type Counts = BTreeMap<String, u64>;
+
+/// Neighbours of another version that one event names.
+const OTHERS_MAX: usize = 8;
 
 /// When counters last rose, by owner.
 #[derive(Debug, Default)]
@@ -42,6 +45,9 @@ impl Drops {
         self.rise("packets", verdict::TABLE, &before.verdicts, &now.verdicts, events);
         let is_named = |event: &&mut Happened| event.about == Verdict::DropNotNeighbour.name();
         events[begin..].iter_mut().filter(is_named).for_each(|event| event.text += &senders(now));
+        let is_other = |event: &&mut Happened| event.about == Verdict::DropVersion.name();
+        let others = others(before, now);
+        events[begin..].iter_mut().filter(is_other).for_each(|event| event.text += &others);
         for (index, new) in now.links.iter().enumerate() {
             if let Some(old) = before.links.iter().find(|old| old.name == new.name) {
                 let subject = format!("link {}", new.name);
@@ -112,6 +118,24 @@ fn senders(now: &State) -> String {
     let links = links.map(|link| format!("{} on {}", link.not_neighbours.join(", "), link.name));
     let links: Vec<String> = links.collect();
     if links.is_empty() { String::new() } else { format!(", from {}", links.join("; ")) }
+}
+
+/// Neighbours whose packets of another version of the protocol are among those.
+fn others(before: &State, now: &State) -> String {
+    let count = |state: &State, link: &Link, address: &str| {
+        let links = state.links.iter().filter(|it| it.name == link.name);
+        let mut all = links.flat_map(|it| &it.neighbours).filter(|it| it.address == address);
+        all.next().map_or(0, |it| it.other_protocol_packets)
+    };
+    let of = |link: &Link| {
+        let risen = link
+            .neighbours
+            .iter()
+            .filter(|it| it.other_protocol_packets > count(before, link, &it.address));
+        let words = risen.filter_map(|it| it.other_protocol_words(&it.address, now.protocol));
+        words.map(|[cause, cure]| format!("; {cause} ({cure})")).collect::<Vec<_>>()
+    };
+    now.links.iter().flat_map(of).take(OTHERS_MAX).collect()
 }
 
 fn begins(subject: &str, counter: &Counter, risen: u64) -> Happened {

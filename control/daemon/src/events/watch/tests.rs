@@ -41,6 +41,7 @@ fn state() -> State {
     State {
         version: String::new(),
         edition: 1,
+        protocol: 3,
         uptime_seconds: 5,
         kernel: String::new(),
         links: vec![link],
@@ -157,6 +158,31 @@ fn neighbours_that_disagree_are_told_once_and_when_they_agree_again() {
     assert_eq!(disagrees, told("neighbour_disagrees", "link east", text));
     let text = "10.0.2.2 and this node agree on flow 7, or speak of it no more";
     assert_eq!(agrees, told("neighbour_agrees", "link east", text));
+}
+
+/// Once, with the neighbour and both versions; further packets are the same event.
+#[test]
+fn neighbour_of_another_version_is_named_where_its_drops_begin() {
+    let with = |packets: u64| {
+        let mut state = state();
+        state.verdicts.insert("drop_version".into(), packets);
+        state.links[0].neighbours = vec![Neighbour {
+            address: "10.0.2.2".into(),
+            other_protocol: (packets > 0).then_some(2),
+            other_protocol_packets: packets,
+            ..Neighbour::default()
+        }];
+        state
+    };
+    let mut watcher = Watcher::default();
+    assert!(watcher.look(with(0)).is_empty());
+    let events = watcher.look(with(3));
+    let [event] = &events[..] else { panic!("{events:?}") };
+    let words = "; 10.0.2.2 speaks protocol 2, this box 3: its packets are dropped (upgrade \
+                 10.0.2.2; both then have the same version)";
+    assert!(event.text.starts_with("drop_version begins to rise, 3 in a second"), "{}", event.text);
+    assert!(event.text.ends_with(words), "{}", event.text);
+    assert!((4..40).all(|packets| watcher.look(with(packets)).is_empty()));
 }
 
 #[test]
