@@ -1,5 +1,5 @@
-//! Changes of links and tunnels, which a supervisor creates only once: a new supervisor takes over,
-//! and a rollback restores the previous configuration.
+//! Changes of what a supervisor creates only once, such as links: a new supervisor takes over, and
+//! tunnels come and go with it; a rollback restores the previous configuration.
 
 use std::fs;
 
@@ -31,7 +31,7 @@ fn reload_of_links_and_tunnels_has_another_supervisor_take_over_and_may_be_taken
     let longer = |text: &str| {
         text.replacen(
             "[[tunnel]]",
-            "[[tunnel]]\nname = \"rec7\"\naddress = \"10.97.0.1/24\"\n\n[[tunnel]]",
+            "[[tunnel]]\nname = \"rec7\"\naddress = \"10.97.0.1/24\"\n\n[[tunnel]]\nmtu = 1300",
             1,
         )
     };
@@ -80,7 +80,8 @@ fn undo_of_what_another_supervisor_took_over_with_needs_no_directory() {
     let relay = start_in(&bed, 1, Vec::new());
     let before = relay.show().unwrap().config;
     let tunnel = "\n[[tunnel]]\nname = \"rec7\"\naddress = \"10.97.0.1/24\"\n";
-    rewrite(&relay, |text| text.to_owned() + tunnel);
+    let mode = "xdp_mode = \"generic\"\nframes = ";
+    rewrite(&relay, |text| text.replacen("frames = ", mode, 1) + tunnel);
     let has = || bed.hosts()[1].ip("link show dev rec7").is_ok();
     let (code, said) = recodectl(&relay, "reload");
     assert_eq!((code, has()), (DONE, true), "{said}\n{}", relay.log());
