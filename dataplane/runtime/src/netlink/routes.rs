@@ -56,13 +56,15 @@ impl Netlink {
     /// Makes destinations unreachable unless another route leads to them.
     pub(crate) fn make_unreachable(&self, prefix: &Prefix) -> Result<(), StartError> {
         let failed = |reason: String| StartError::Netlink { reason };
+        // `ip -6 route flush` takes the default route with the last metric for Linux's null entry.
+        let is_null = prefix.address.is_ipv6() && prefix.bits == 0;
         let message = RouteMessageBuilder::<IpAddr>::new()
             .destination_prefix(prefix.address, prefix.bits)
             .map_err(|error| failed(error.to_string()))?
             .table_id(prefix.table)
             .protocol(PROTOCOL)
             .kind(RouteType::Unreachable)
-            .priority(u32::MAX)
+            .priority(if is_null { u32::MAX - 1 } else { u32::MAX })
             .build();
         let added = self.executor.block_on(self.handle.route().add(message).execute());
         added.map_err(|error| failed(error.to_string()))

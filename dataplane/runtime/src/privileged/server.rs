@@ -192,7 +192,13 @@ impl Privileged {
                     addresses.note(name, own);
                     tunnels.push(OpenTunnel { plan, tunnel });
                 }
-                Err(error) => tracing::error!(%error, tunnel = name, "it is not created"),
+                Err(error) => {
+                    tracing::error!(%error, tunnel = name, "it is not created");
+                    let is_other = matches!(error, StartError::TunnelExists { .. });
+                    if !is_other && let Err(error) = netlink.delete(name) {
+                        tracing::warn!(%error, tunnel = name, "it stays halfway");
+                    }
+                }
             }
         }
     }
