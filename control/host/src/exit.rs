@@ -1,5 +1,5 @@
-//! Conditions for an exit. Other hosts send to any destination through it: it forwards their packets,
-//! and translates their source addresses, since no router knows those of tunnels.
+//! Conditions for an exit. Other hosts send to any destination through it: it forwards their
+//! packets, and translates their source addresses, since no router knows those of tunnels.
 
 use crate::facts::Facts;
 use crate::finding::{by, error, warning};
