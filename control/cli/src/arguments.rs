@@ -391,13 +391,13 @@ Cost of each change:
   live      no packet of any flow: parameters, rates of links, engine, added and removed flows,
             addresses of tunnels, metrics
   flow      recreates that flow, others continue: its role, tunnel, next hops, upstream, shards
-  gap       about 0.1 s for all flows, repaired by neighbours. A new process takes over; tunnels,
-            routes and XDP programs stay. For keys, new neighbours, the first or last IPv6
-            address of a tunnel, metrics at another address but the same port, memory, sandbox and
-            other keys of [daemon]
+  gap       about 0.1 s for all flows, repaired by neighbours. A new process takes over; tunnels
+            that stay keep routes and packets, XDP programs stay. For keys, new neighbours, tunnels
+            added or removed, the first or last IPv6 address of a tunnel, metrics at another
+            address but the same port, memory, sandbox and other keys of [daemon]
   restart   some tenths of a second for all flows. The daemon restarts in place, as for an upgrade;
-            unchanged tunnels keep their routes. For links (except rates), tunnels, workers, port
-            and xdp_mode. If the restart fails, the previous configuration is restored
+            unchanged tunnels keep their routes. For links (except rates), MTUs of tunnels, workers,
+            port and xdp_mode. If the restart fails, the previous configuration is restored
   stop      reload refuses it and changes nothing: socket
 
 The file may differ from the applied configuration: after set without --save, after undo, and after

@@ -29,7 +29,7 @@ const COSTS: [(&str, &str); 5] = [
         "restart",
         "costs some tenths of a second: the daemon restarts, tunnels that stay keep their routes",
     ),
-    ("gap", "costs a gap of about 0.1 s: another process takes over, tunnels stay"),
+    ("gap", "costs a gap of about 0.1 s: another process takes over, other tunnels stay"),
     ("flow", "costs packets of the recreated flows only"),
     ("live", "costs no packet"),
 ];

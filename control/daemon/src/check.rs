@@ -4,7 +4,7 @@ use crate::config::{self, Backend, Config, budget};
 use crate::keys::Keys;
 use crate::node;
 use crate::split;
-use recoded_host::{Finding, HostPlan, Level, Link, Network, Sockets};
+use recoded_host::{Exit, Finding, HostPlan, Level, Link, Network, Sockets};
 use recoded_runtime::topology::Topology;
 use recoded_runtime::{
     HAS_AF_XDP, Interface, NO_AF_XDP, NO_AF_XDP_CURE, UDP_SOCKET_BYTES, ip_packet_bytes_max,
@@ -46,12 +46,19 @@ pub fn plan(config: &Config) -> HostPlan {
         links: links.collect(),
         tunnels: config.tunnels.iter().map(|tunnel| tunnel.name.clone()).collect(),
         networks: networks.collect(),
+        exits: exits(config),
         port: Some(daemon.port),
         locked_bytes: u64::try_from(worker_bytes.saturating_mul(daemon.workers)).unwrap_or(0),
         socket_bytes: u64::try_from(UDP_SOCKET_BYTES).ok(),
         packet_bytes_max: u32::try_from(ip_packet_bytes_max(config.frame_size)).ok(),
         is_running: UnixStream::connect(&daemon.socket).is_ok(),
     }
+}
+
+/// Tunnels whose other ends send to any destination by this host.
+pub fn exits(config: &Config) -> Vec<Exit> {
+    let tunnels = config.tunnels.iter().filter(|tunnel| tunnel.exit != [false; 2]);
+    tunnels.map(|it| Exit { tunnel: it.name.clone(), families: it.exit }).collect()
 }
 
 /// A finding for each link that requires AF_XDP sockets, if this build has none.
@@ -134,5 +141,11 @@ mod tests {
     #[test]
     fn oldest_linux_with_af_xdp_is_one() {
         assert_eq!(recoded_host::LINUX_MIN_XDP, recoded_runtime::LINUX_MIN_XDP);
+    }
+
+    /// Interfaces are found without the routes that the runtime adds.
+    #[test]
+    fn table_of_default_routes_into_tunnels_is_one() {
+        assert_eq!(recoded_host::EXIT_TABLE, recoded_runtime::EXIT_TABLE);
     }
 }

@@ -168,11 +168,6 @@ pub fn topology(config: &Config, keys: Keys) -> Topology {
         backend: link.backend,
         rate_mbit: link.rate_mbit,
     });
-    let tunnels = config.tunnels.iter().map(|tunnel| TunnelConfig {
-        name: tunnel.name.clone(),
-        addresses: tunnel.addresses.clone(),
-        mtu: tunnel.mtu,
-    });
     let Keys { private: private_key, hops: known, edges, groups, relayed } = keys;
     let hops = config.hops.iter().zip(known);
     let hops = hops.map(|(hop, key)| HopConfig {
@@ -204,12 +199,22 @@ pub fn topology(config: &Config, keys: Keys) -> Topology {
         },
         links: links.collect(),
         hops: hops.collect(),
-        tunnels: tunnels.collect(),
+        tunnels: tunnels(config),
         private_key,
         edges,
         groups,
         relayed,
     }
+}
+
+/// The tunnels of `config`.
+pub fn tunnels(config: &Config) -> Vec<TunnelConfig> {
+    let tunnel = |tunnel: &crate::config::Tunnel| TunnelConfig {
+        name: tunnel.name.clone(),
+        addresses: tunnel.addresses.clone(),
+        mtu: tunnel.mtu,
+    };
+    config.tunnels.iter().map(tunnel).collect()
 }
 
 fn observation(report: RuntimeReport) -> Observation {

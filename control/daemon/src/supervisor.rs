@@ -29,9 +29,7 @@ use recoded::lifecycle::{EXIT_AGAIN, Start, written};
 use recoded::node;
 use recoded::predecessor::{Killed, Lock, Process, Record};
 use recoded_runtime::channel::Channel;
-use recoded_runtime::{
-    HopConfig, Inherited, KillSwitch, Privileged, StartError, TunnelQueues, Ways,
-};
+use recoded_runtime::{HopConfig, Inherited, Privileged, StartError, TunnelQueues, Ways};
 use sd_notify::NotifyState;
 use std::collections::BTreeMap;
 use std::io;
@@ -105,7 +103,6 @@ pub fn run(arguments: &Arguments, own: Own, config: Config, names: Names) -> Res
         }
         (Err(error), ..) => return Err(error.into()),
     };
-    let _kill_switch = kill_switch(&config)?;
     let claimed = early.map_or_else(|| claim(&config.daemon.socket, true), Ok);
     let (listener, _claim) = claimed?;
     lock.note(&record);
@@ -138,6 +135,7 @@ pub fn run(arguments: &Arguments, own: Own, config: Config, names: Names) -> Res
     };
     let ended = supervisor.run(Box::pin(stop));
     host.splits.end();
+    host.routes.end();
     lock.clear();
     ended
 }
@@ -158,13 +156,6 @@ fn keeper(arguments: &Arguments, record: &Record, network: Arc<TunnelNetwork>) -
     let Record { file, text, names, .. } = record;
     let keeper = Keeper::new(arguments.config(), file, text, arguments.state.clone());
     keeper.knowing(names.clone()).networking(network)
-}
-
-/// Holds back packets for tunnels while these do not exist, if the file enables it.
-fn kill_switch(config: &Config) -> Result<Option<KillSwitch>, StartError> {
-    let tunnels = config.tunnels.iter().filter(|tunnel| tunnel.kill_switch);
-    let names: Vec<String> = tunnels.map(|tunnel| tunnel.name.clone()).collect();
-    if names.is_empty() { Ok(None) } else { KillSwitch::start(names).map(Some) }
 }
 
 /// Attaches and creates the interfaces of `config` while another process handles packets.
@@ -356,12 +347,12 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Prepares for the next process: the neighbours and tunnel addresses of the active
-    /// configuration, on links as they were at the start.
+    /// Prepares for the next process: the neighbours and tunnels of the active configuration, on
+    /// links as they were at the start.
     fn renew(&mut self) {
         // The active configuration was checked before.
         let Some(config) = self.in_force.keeper.config() else { return };
-        lock(&self.privileged).renew(self.neighbours(&config), &config.tunnel_addresses());
+        lock(&self.privileged).renew(self.neighbours(&config), node::tunnels(&config));
         self.in_force.network.follow(&config);
         self.in_force.look();
     }

@@ -18,13 +18,15 @@ pub mod firewall;
 
 mod rules;
 
+mod exit;
+
 mod fit;
 
 mod unit;
 
 pub use facts::{Address, Face, Facts, FactsError, Route, shares_prefix};
 pub use finding::{Finding, Level};
-pub use own::{OwnAddresses, all_own_addresses, outgoing, own_addresses};
+pub use own::{EXIT_TABLE, OwnAddresses, all_own_addresses, outgoing, own_addresses};
 pub use rules::{LINUX_MIN_XDP, judge};
 pub use surroundings::{Holder, ReturnPath, Surroundings, Tracking};
 
@@ -47,6 +49,8 @@ pub struct HostPlan {
     pub socket_bytes: Option<u64>,
     /// The longest IP packet received, if known.
     pub packet_bytes_max: Option<u32>,
+    /// Tunnels whose other ends send to any destination by this host.
+    pub exits: Vec<Exit>,
     /// Whether a daemon runs with this configuration: its tunnels and programs then exist.
     pub is_running: bool,
 }
@@ -60,6 +64,15 @@ pub struct Network {
     pub address: IpAddr,
     /// Length of its prefix.
     pub prefix: u8,
+}
+
+/// A tunnel whose other end sends to any destination by this host.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Exit {
+    /// Name of the tunnel.
+    pub tunnel: String,
+    /// Families: IPv4, IPv6.
+    pub families: [bool; 2],
 }
 
 /// An interface with its neighbours.

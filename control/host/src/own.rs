@@ -4,7 +4,7 @@ use crate::Link;
 use crate::facts::{self, FactsError, shares_prefix};
 use crate::netlink::all;
 use rtnetlink::packet_route::address::{AddressHeaderFlags, AddressMessage};
-use rtnetlink::packet_route::route::{RouteAttribute, RouteMessage};
+use rtnetlink::packet_route::route::{RouteAttribute, RouteFlags, RouteHeader, RouteMessage};
 use rtnetlink::{Error, Handle, RouteMessageBuilder};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -37,35 +37,69 @@ pub fn all_own_addresses() -> Result<OwnAddresses, FactsError> {
     facts::with_handle(async |handle| look(&handle, |_| true).await)
 }
 
+/// Table of default routes into tunnels. A test of the daemon compares it with that of the runtime.
+pub const EXIT_TABLE: u32 = 9426;
+
 /// The interface of Linux's route to an address, or of its IPv4 default route; none if there is no
-/// route.
+/// route. A default route into a tunnel is none: packets of links do not take it, but the default
+/// route of the host.
 ///
 /// # Errors
 ///
 /// Linux does not answer queries about its interfaces.
 pub fn outgoing(to: Option<IpAddr>) -> Result<Option<String>, FactsError> {
     facts::with_handle(async |handle| {
-        let message = match to {
-            Some(IpAddr::V4(to)) => {
-                RouteMessageBuilder::<Ipv4Addr>::new().destination_prefix(to, 32).build()
-            }
-            Some(IpAddr::V6(to)) => {
-                RouteMessageBuilder::<Ipv6Addr>::new().destination_prefix(to, 128).build()
-            }
-            None => RouteMessageBuilder::<Ipv4Addr>::new().build(),
+        let found = match to {
+            Some(to) => route_to(&handle, to).await,
+            None => None,
         };
-        let most = if to.is_some() { 1 } else { usize::MAX };
-        // Without a route Linux answers with an error.
-        let routes = all(handle.route().get(message).execute(), most).await.unwrap_or_default();
-        let is_default = |route: &&RouteMessage| route.header.destination_prefix_length == 0;
-        let mut routes: Vec<&RouteMessage> =
-            routes.iter().filter(|route| to.is_some() || is_default(route)).collect();
-        routes.sort_by_key(|route| metric(route));
-        let index = routes.into_iter().find_map(interface);
+        let route = match (to, found) {
+            (Some(_), None) => None,
+            (Some(_), Some(route)) if table(&route) != EXIT_TABLE => Some(route),
+            (Some(to), Some(_)) => default_route(&handle, to.is_ipv4()).await,
+            (None, _) => default_route(&handle, true).await,
+        };
+        let index = route.as_ref().and_then(interface);
         let links = all(handle.link().get().execute(), usize::MAX).await?;
         let faces = links.iter().filter_map(facts::face);
         Ok(faces.into_iter().find(|face| Some(face.index) == index).map(|face| face.name))
     })
+}
+
+/// Linux's route to an address. Without one Linux answers with an error.
+async fn route_to(handle: &Handle, to: IpAddr) -> Option<RouteMessage> {
+    let mut message = match to {
+        IpAddr::V4(to) => RouteMessageBuilder::<Ipv4Addr>::new().destination_prefix(to, 32).build(),
+        IpAddr::V6(to) => {
+            RouteMessageBuilder::<Ipv6Addr>::new().destination_prefix(to, 128).build()
+        }
+    };
+    // Otherwise Linux names the main table, whichever has the route.
+    message.header.flags |= RouteFlags::LookupTable;
+    all(handle.route().get(message).execute(), 1).await.ok()?.pop()
+}
+
+/// The default route of this host with the least metric, of the main table if it has one.
+async fn default_route(handle: &Handle, is_ipv4: bool) -> Option<RouteMessage> {
+    let message = match is_ipv4 {
+        true => RouteMessageBuilder::<Ipv4Addr>::new().build(),
+        false => RouteMessageBuilder::<Ipv6Addr>::new().build(),
+    };
+    let routes = all(handle.route().get(message).execute(), usize::MAX).await.ok()?;
+    let is_default = |route: &RouteMessage| {
+        route.header.destination_prefix_length == 0 && table(route) != EXIT_TABLE
+    };
+    let routes = routes.into_iter().filter(|it| is_default(it) && interface(it).is_some());
+    let main = u32::from(RouteHeader::RT_TABLE_MAIN);
+    routes.min_by_key(|route| (table(route) != main, metric(route)))
+}
+
+fn table(route: &RouteMessage) -> u32 {
+    let table = route.attributes.iter().find_map(|attribute| match attribute {
+        RouteAttribute::Table(id) => Some(*id),
+        _ => None,
+    });
+    table.unwrap_or_else(|| u32::from(route.header.table))
 }
 
 fn interface(route: &RouteMessage) -> Option<u32> {

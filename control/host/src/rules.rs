@@ -2,7 +2,7 @@
 
 use crate::facts::{Face, Facts, shares_prefix};
 use crate::finding::{by, error, warning};
-use crate::{Finding, HostPlan, Link, Sockets, fit, unit};
+use crate::{Finding, HostPlan, Link, Sockets, exit, fit, unit};
 use std::net::IpAddr;
 
 /// The oldest Linux with all system calls of the daemon.
@@ -29,6 +29,7 @@ pub fn judge(plan: &HostPlan, facts: &Facts) -> Vec<Finding> {
         self::link(plan, facts, link, &mut findings);
     }
     fit::judge(plan, facts, &mut findings);
+    exit::judge(plan, facts, &mut findings);
     for tunnel in &plan.tunnels {
         if !plan.is_running && facts.faces.iter().any(|face| face.name == *tunnel) {
             findings.push(error(
@@ -292,6 +293,7 @@ mod tests {
             }],
             tunnels: vec!["rec0".into()],
             networks: Vec::new(),
+            exits: Vec::new(),
             port: Some(9426),
             locked_bytes: 32 << 20,
             socket_bytes: Some(4 << 20),

@@ -37,6 +37,10 @@ pub struct Surroundings {
     pub rp_filter: BTreeMap<String, u8>,
     /// Effective `arp_ignore`, by interface.
     pub arp_ignore: BTreeMap<String, u8>,
+    /// Whether packets of other hosts are forwarded, if there is an exit: IPv4, IPv6.
+    pub forwards: [Option<bool>; 2],
+    /// Whether rules translate source addresses, if there is an exit.
+    pub translates: Option<bool>,
     /// Connection tracking, if it is loaded.
     pub tracking: Option<Tracking>,
     /// Active offloads that merge packets below XDP, by interface: names as for `ethtool -K`.
@@ -81,6 +85,14 @@ impl Surroundings {
         if may_be_udp {
             self.firewall = firewall();
             self.tracking = tracking();
+        }
+        if !plan.exits.is_empty() {
+            self.forwards = ["ipv4/ip_forward", "ipv6/conf/all/forwarding"].map(forwards);
+            self.translates = translates(&[
+                output("nft", &["-j", "list", "ruleset"]),
+                output("iptables-legacy", &["-t", "nat", "-S"]),
+                output("ip6tables-legacy", &["-t", "nat", "-S"]),
+            ]);
         }
         self.holders = holders(plan);
         for link in &plan.links {
@@ -138,6 +150,25 @@ fn strictest(setting: &str, interface: &str) -> Option<u8> {
         fs::read_to_string(path).ok()?.trim().parse::<u8>().ok()
     };
     Some(read(interface).filter(|_| is_name)?.max(read("all")?))
+}
+
+/// Whether a setting of forwarding is on.
+fn forwards(setting: &str) -> Option<bool> {
+    let text = fs::read_to_string(format!("/proc/sys/net/{setting}")).ok()?;
+    Some(text.trim() != "0")
+}
+
+/// Whether rules translate source addresses, by the texts of all rulesets that can be read; `None`
+/// if none can.
+fn translates(rulesets: &[String]) -> Option<bool> {
+    if rulesets.iter().all(String::is_empty) {
+        return None;
+    }
+    let words = ["masquerade", "snat"];
+    Some(rulesets.iter().any(|text| {
+        let text = text.to_lowercase();
+        words.iter().any(|word| text.contains(word))
+    }))
 }
 
 fn tracking() -> Option<Tracking> {
@@ -324,6 +355,16 @@ mod tests {
         assert_eq!(holders(&elsewhere), [], "another address");
         drop(holder);
         assert_eq!(holders(&plan(port)), []);
+    }
+
+    #[test]
+    fn masquerade_is_found_in_the_rulesets_of_any_program() {
+        let nft = |expr: &str| format!("{{\"nftables\": [{{\"rule\": {{\"expr\": [{expr}]}}}}]}}");
+        let rulesets = |text: &str| translates(&[text.to_owned(), String::new()]);
+        assert_eq!(rulesets(&nft("{\"masquerade\": null}")), Some(true));
+        assert_eq!(rulesets("-A POSTROUTING -o eth0 -j MASQUERADE"), Some(true));
+        assert_eq!(rulesets(&nft("{\"accept\": null}")), Some(false));
+        assert_eq!(rulesets(""), None);
     }
 
     #[test]

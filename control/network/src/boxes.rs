@@ -68,6 +68,8 @@ pub(crate) struct BoxTunnel<'a> {
     pub name: String,
     pub addresses: &'a [IpNet],
     pub routes: Vec<BoxRoute>,
+    /// Families whose packets for any destination come from the other ends.
+    pub exit: Option<&'static str>,
     /// Address of the other end, if TCP connections end at both.
     pub tcp_split: Option<IpAddr>,
     pub path: &'a Path,
@@ -159,12 +161,31 @@ fn tunnels(network: &Network, node: usize) -> Vec<BoxTunnel<'_>> {
         let other = paths::ends(path).into_iter().find(|(at, _)| *at != node);
         let other = other.filter(|_| path.splits_tcp).and_then(|(_, nets)| nets.first());
         let tcp_split = other.map(IpNet::addr);
-        BoxTunnel { name, addresses: nets, routes, tcp_split, path }
+        let exit = exit(network, node, path);
+        BoxTunnel { name, addresses: nets, routes, exit, tcp_split, path }
     });
     tunnels.collect()
 }
 
-/// Subnets behind the nodes that `node` sends to over `path`.
+/// Families of which the other ends of `path` send everything to `node`.
+fn exit(network: &Network, node: usize, path: &Path) -> Option<&'static str> {
+    let others = paths::ends(path).into_iter().map(|(at, _)| at).filter(|at| *at != node);
+    let to_here = others.flat_map(|other| routes(network, other, path));
+    let defaults = to_here.filter(|route| route.node == node && route.net.prefix_len() == 0);
+    let [mut v4, mut v6] = [false; 2];
+    defaults.for_each(|route| match route.net {
+        IpNet::V4(_) => v4 = true,
+        IpNet::V6(_) => v6 = true,
+    });
+    match (v4, v6) {
+        (true, true) => Some("both"),
+        (true, false) => Some("ipv4"),
+        (false, true) => Some("ipv6"),
+        (false, false) => None,
+    }
+}
+
+/// Subnets behind the nodes that `node` sends to over `path`, and those of the path itself.
 fn routes(network: &Network, node: usize, path: &Path) -> Vec<BoxRoute> {
     let receivers = path.receivers();
     let is_source = path.source() == Some(node);
@@ -176,7 +197,9 @@ fn routes(network: &Network, node: usize, path: &Path) -> Vec<BoxRoute> {
         false => Vec::new(),
     };
     let routes = far.into_iter().flat_map(|node| {
-        network.nodes[node].routes.iter().map(move |net| BoxRoute { net: *net, node })
+        let of_path = path.routes.iter().filter(|_| is_source);
+        let nets = network.nodes[node].routes.iter().chain(of_path);
+        nets.map(move |net| BoxRoute { net: *net, node })
     });
     routes.collect()
 }

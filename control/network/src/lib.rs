@@ -18,6 +18,8 @@ mod reader;
 
 mod model;
 
+mod subnets;
+
 mod nodes;
 
 mod links;

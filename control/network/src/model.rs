@@ -213,6 +213,8 @@ pub struct Path {
     pub id: u32,
     /// Whether TCP connections end at both edges.
     pub splits_tcp: bool,
+    /// Subnets that the first box sends to the last one.
+    pub routes: Vec<IpNet>,
     /// Keys of `[[tunnel]]`.
     pub tunnel_extras: Vec<Extra>,
     /// Keys of `[[flow]]`, for each role that has them.

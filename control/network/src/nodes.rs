@@ -2,7 +2,7 @@
 
 use crate::model::{Auth, Network, Node, NodeAddress, Path, Uplink, Uplinks, daemon_keys};
 use crate::reader::{Entry, Reader, Text, is_name};
-use crate::{Fault, NetworkError, links, paths};
+use crate::{Fault, NetworkError, links, paths, subnets};
 use ipnet::IpNet;
 use recoded_secure::PublicKey;
 use toml::de::{DeTable, DeValue};
@@ -24,9 +24,6 @@ const UPLINKS_RULE: &str = "it lists the interfaces that carry coded packets, ea
                             own: [\"eth0\", \"wwan0\"]";
 const TUNNEL_RULE: &str = "it is the address of the box in tunnels, such as \"10.99.0.1/24\", or \
                            a list of addresses, IPv4 and IPv6";
-
-const ROUTES_RULE: &str = "it lists the subnets behind the box, each from its first address: \
-                           [\"192.168.7.0/24\", \"fd00:7::/64\"]";
 
 /// Defaults for all nodes.
 pub(crate) struct Common {
@@ -114,7 +111,7 @@ fn node(
             node.private_key =
                 reader.text("private_key", PATH_RULE, path).unwrap_or(node.private_key);
             node.sudo = reader.truth("sudo").unwrap_or(node.sudo);
-            node.routes = routes(&mut reader);
+            node.routes = subnets::of_node(&mut reader);
             match form {
                 Form::Nodes => {
                     node.roams = reader.truth("roams").unwrap_or(false);
@@ -163,19 +160,6 @@ fn key(reader: &mut Reader<'_, '_>) -> Option<PublicKey> {
         reader.refuse(entry.line, Fault::Value { key, value, rule: KEY_RULE.to_owned() });
     }
     key
-}
-
-/// Reads the subnets behind a node.
-fn routes(reader: &mut Reader<'_, '_>) -> Vec<IpNet> {
-    let Some(entry) = reader.take("routes") else { return Vec::new() };
-    let items = entry.value.as_array();
-    let net = |text: &str| text.parse().ok().filter(|net: &IpNet| net.trunc() == *net);
-    let nets: Option<Vec<IpNet>> =
-        items.and_then(|items| items.iter().map(|item| net(item.get_ref().as_str()?)).collect());
-    if nets.is_none() {
-        reader.wrong(&entry, ROUTES_RULE);
-    }
-    nets.unwrap_or_default()
 }
 
 /// Reads the keys of a box that a node of `[nodes]` does not have.

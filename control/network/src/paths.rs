@@ -3,7 +3,7 @@
 
 use crate::model::{Extra, Network, Node, Path, distinct, extra, receivers};
 use crate::reader::{Entry, Reader, Text, listed};
-use crate::{Fault, NetworkError};
+use crate::{Fault, NetworkError, subnets};
 use ipnet::IpNet;
 use recoded_api::keys::{FLOW, TUNNEL};
 use recoded_api::spelling::{did_you_mean, nearest};
@@ -12,7 +12,7 @@ use toml::de::{DeTable, DeValue};
 use toml_edit::Value;
 
 /// Keys of a path itself, for suggestions.
-const OWN: [&str; 12] = [
+const OWN: [&str; 13] = [
     "via",
     "ways",
     "from",
@@ -21,6 +21,7 @@ const OWN: [&str; 12] = [
     "mode",
     "latency",
     "tcp",
+    "routes",
     "name",
     "id",
     "mtu",
@@ -28,7 +29,7 @@ const OWN: [&str; 12] = [
 ];
 
 /// Keys of tunnels that are derived from the path.
-const DERIVED_OF_TUNNEL: [&str; 4] = ["name", "address", "routes", "tcp_split"];
+const DERIVED_OF_TUNNEL: [&str; 5] = ["name", "address", "routes", "exit", "tcp_split"];
 
 /// Keys of flows that are derived from the path.
 const DERIVED: [&str; 12] = [
@@ -98,6 +99,7 @@ pub(crate) fn path(
     let reader = &mut reader;
     let ways = ways(reader, nodes);
     let tunnel = tunnel(reader, ways.as_deref(), nodes);
+    let receiver_count = ways.as_deref().map_or(1, |ways| receivers(ways).len());
     let rule = "it is the name of an interface: 1 to 15 bytes without blank or slash";
     let name = reader.text("name", rule, |name| {
         let fits = (1..=15).contains(&name.len()) && !name.contains(['/', '"', '\\']);
@@ -115,6 +117,7 @@ pub(crate) fn path(
         }
     };
     let splits_tcp = reader.text("tcp", TCP_RULE, |word| (word == "split").then_some(()));
+    let routes = subnets::of_path(reader, receiver_count);
     let words = words(reader);
     let (tunnel_extras, mut flow_extras) = extras(reader);
     flow_extras.extend(words);
@@ -124,6 +127,7 @@ pub(crate) fn path(
         name,
         id: id?,
         splits_tcp: splits_tcp.is_some(),
+        routes,
         tunnel_extras,
         flow_extras,
         line,
@@ -146,7 +150,17 @@ pub(crate) fn only(nodes: &[Node], errors: &mut Vec<NetworkError>) -> Option<Pat
     let tunnel = tunnel(&mut reader, Some(&ways), nodes)?;
     let (tunnel_extras, flow_extras) = (Vec::new(), Vec::new());
     let splits_tcp = false;
-    Some(Path { ways, tunnel, name: None, id: 1, splits_tcp, tunnel_extras, flow_extras, line })
+    Some(Path {
+        ways,
+        tunnel,
+        name: None,
+        id: 1,
+        splits_tcp,
+        routes: Vec::new(),
+        tunnel_extras,
+        flow_extras,
+        line,
+    })
 }
 
 /// Reads `from`, `via` and `to`, or `via` alone, or `ways`.
@@ -296,7 +310,7 @@ fn extras(reader: &mut Reader<'_, '_>) -> (Vec<Extra>, Vec<Extra>) {
             let known = OWN.iter().chain(&names).copied();
             let hint = nearest(key, known).map(did_you_mean).unwrap_or_else(|| {
                 format!(
-                    "a path has via or ways, tunnel, mode, latency, tcp, name, id, mtu, \
+                    "a path has via or ways, tunnel, mode, latency, tcp, routes, name, id, mtu, \
                      kill_switch and the keys of its flows: {}",
                     names.join(", ")
                 )

@@ -129,6 +129,9 @@ fn tunnel_table(tunnel: &BoxTunnel<'_>) -> InlineTable {
         let nets = tunnel.routes.iter().map(|route| route.net.to_string());
         table.insert("routes", Value::Array(nets.collect()));
     }
+    if let Some(families) = tunnel.exit {
+        table.insert("exit", families.into());
+    }
     if let Some(peer) = tunnel.tcp_split {
         table.insert("tcp_split", peer.to_string().into());
     }

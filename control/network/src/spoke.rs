@@ -55,7 +55,8 @@ pub fn free_ends(network: &Network, hub: usize, avoided: &[IpNet]) -> Option<End
     let mut taken: Vec<IpNet> = network.paths.iter().flat_map(|it| it.tunnel.concat()).collect();
     taken.extend(others.flat_map(|(_, node)| node.tunnel.clone()));
     for node in &network.nodes {
-        taken.extend(&node.routes);
+        // A default route leaves room for the networks of tunnels.
+        taken.extend(node.routes.iter().filter(|net| net.prefix_len() > 0));
         let places = node.uplinks.places().filter_map(NodeAddress::address);
         taken.extend(places.map(IpNet::from));
     }

@@ -12,6 +12,7 @@ use std::path::Path;
 const TWO: &str = include_str!("golden/boxes-two.toml");
 const LINE: &str = include_str!("golden/boxes-line.toml");
 const ROUTES: &str = include_str!("golden/boxes-routes.toml");
+const EXIT: &str = "[[path]]\nvia = [\"laptop\", \"server\"]\nroutes = [\"0.0.0.0/0\"]\n";
 const UPLINKS: &str = include_str!("golden/boxes-uplinks.toml");
 
 fn golden(name: &str, text: &str) {
@@ -50,7 +51,10 @@ fn own(text: &str, node: usize, host: &Host) -> (String, Config) {
 
 #[test]
 fn file_is_the_same_on_every_box_and_says_what_each_does() {
-    for (name, text) in [("two", TWO), ("line", LINE), ("uplinks", UPLINKS), ("routes", ROUTES)] {
+    let exit = TWO.to_owned() + EXIT;
+    let files =
+        [("two", TWO), ("line", LINE), ("uplinks", UPLINKS), ("routes", ROUTES), ("exit", &exit)];
+    for (name, text) in files {
         let network = network(text);
         assert!(network.files().iter().all(|file| file == text));
         let meanings: Vec<String> =
@@ -120,7 +124,7 @@ fn mistakes_are_reported_at_once_with_line_and_cure() {
         ROUTES.replace("fd62::/64", "10.61.0.0/24"),
         ROUTES.replace("10.61.0.0/24", "10.61.0.1/24"),
         ROUTES.replace("10.62.0.0/24", "192.0.2.0/24"),
-        format!("{ROUTES}routes = [\"10.63.0.0/24\"]\n"),
+        format!("{ROUTES}routes = [\"10.63.0.1/24\"]\n"),
         ROUTES.replace(", key = \"3p", ", routes = [\"10.64.0.0/24\"], key = \"3p"),
         format!("{LINE}[nodes]\nz = \"z\"\n"),
         LINE.replace("[boxes]", "[box]"),

@@ -145,10 +145,10 @@ pub use error::{SnapshotError, StartError};
 pub use host_changes::HostChanges;
 pub use keyring::{SessionReport, Sessions};
 pub use memory::Ways;
-pub use netlink::Interface;
+pub use netlink::{EXIT_TABLE, Interface};
 pub use privileged::{
-    Client, Destinations, Inherited, KillSwitch, Left, Privileged, TunnelAddresses, TunnelQueues,
-    TunnelRoutes,
+    Client, Destinations, Inherited, KillSwitch, Left, Privileged, RoutePlan, TunnelAddresses,
+    TunnelQueues, TunnelRoutes,
 };
 /// Bytes that each worker allocates for the waiting packets of one tunnel.
 pub use queue::memory_bytes as tunnel_queue_bytes;

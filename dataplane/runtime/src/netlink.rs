@@ -27,8 +27,11 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 mod routes;
+mod rules;
 
 pub(crate) use routes::Prefix;
+pub use rules::EXIT_TABLE;
+pub(crate) use rules::{Rule, Selector};
 
 /// Properties of an interface.
 #[derive(Clone, PartialEq, Default, Debug)]

@@ -477,6 +477,31 @@ const EBUSY: i32 = 16;
 /// TUNSETIFF or TUNSETOFFLOAD: a flag that this Linux does not know.
 const EINVAL: i32 = 22;
 
+/// Runs `work` in a network namespace of its own, with its name; skipped without root.
+#[cfg(test)]
+pub(crate) fn in_namespace(work: impl FnOnce(&str) + Send) {
+    use std::sync::atomic::AtomicU32;
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("skipped: needs root for a network namespace");
+    }
+    let name = format!("rt{}t{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
+    let ip = |arguments: &[&str]| {
+        let status = std::process::Command::new("ip").args(arguments).status();
+        assert!(status.expect("iproute2").success(), "ip {arguments:?}");
+    };
+    ip(&["netns", "add", &name]);
+    let enter = || {
+        let file = std::fs::File::open(format!("/run/netns/{name}")).unwrap();
+        let kind = rustix::thread::LinkNameSpaceType::Network;
+        rustix::thread::move_into_link_name_space(file.as_fd(), Some(kind)).unwrap();
+        work(&name);
+    };
+    let result = std::thread::scope(|scope| scope.spawn(enter).join());
+    ip(&["netns", "delete", &name]);
+    result.unwrap();
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -490,31 +515,9 @@ mod tests {
         assert_eq!(segments_max(1e12, 68), SEGMENTS_MAX);
     }
 
-    /// Runs `work` in a network namespace of its own; skipped without root.
-    fn in_namespace(work: impl FnOnce() + Send) {
-        if !rustix::process::geteuid().is_root() {
-            return eprintln!("skipped: needs root for a network namespace");
-        }
-        let name = format!("rt{}t", std::process::id());
-        let ip = |arguments: &[&str]| {
-            let status = std::process::Command::new("ip").args(arguments).status();
-            assert!(status.expect("iproute2").success(), "ip {arguments:?}");
-        };
-        ip(&["netns", "add", &name]);
-        let enter = || {
-            let file = std::fs::File::open(format!("/run/netns/{name}")).unwrap();
-            let kind = rustix::thread::LinkNameSpaceType::Network;
-            rustix::thread::move_into_link_name_space(file.as_fd(), Some(kind)).unwrap();
-            work();
-        };
-        let result = std::thread::scope(|scope| scope.spawn(enter).join());
-        ip(&["netns", "delete", &name]);
-        result.unwrap();
-    }
-
     #[test]
     fn tunnel_without_offloads_carries_plain_packets() {
-        in_namespace(|| {
+        in_namespace(|_| {
             let config = TunnelConfig {
                 name: "rec0".into(),
                 addresses: vec![("10.99.0.1".parse().unwrap(), 24)],

@@ -327,12 +327,23 @@ pub const TUNNEL: Table = Table {
         Key {
             name: "routes",
             values: Other(
-                "a list of up to 256 subnets; none contains a neighbour",
+                "a list of up to 256 subnets; none but 0.0.0.0/0 and ::/0 contains a neighbour",
                 r#"["192.168.7.0/24"]"#,
             ),
             default: Is("[]"),
             meaning: "Subnets behind the other end: routes into the tunnel, kept while it exists \
-                (`ip route show proto 83`). Hosts there need a return path: `routes` at the other end.",
+                (`ip route show proto 83`). Hosts there need a return path: `routes` at the other \
+                end. 0.0.0.0/0 and ::/0 send everything but packets of links there (`ip route show \
+                table 9426`, `ip rule`).",
+            ..KEY
+        },
+        Key {
+            name: "exit",
+            values: Words(&["ipv4", "ipv6", "both"]),
+            default: Depends("the other end sends only to networks that this host knows"),
+            meaning: "What the other end sends to any destination by this host. `doctor` and \
+                `--check` then look for forwarding and masquerade, and print the commands; the \
+                daemon changes neither.",
             ..KEY
         },
         Key {

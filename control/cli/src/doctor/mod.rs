@@ -18,9 +18,10 @@ mod roots;
 use crate::box_names::BoxNames;
 use crate::table::{COLUMNS, paragraph, sentence};
 use namespace::NamespaceAccess;
+use recoded::config::Config;
 use recoded_api::client::{Client, ClientError};
 use recoded_api::v1::{State, Tunnel};
-use recoded_host::{FactsError, Finding, HostPlan, Level, Link, Network, Sockets};
+use recoded_host::{Exit, FactsError, Finding, HostPlan, Level, Link, Network, Sockets};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -98,7 +99,7 @@ struct Shown {
 pub fn examine(socket: &Path, seconds: u64) -> Result<Diagnosis, DoctorError> {
     let mut client = Client::connect(socket)?;
     let before = client.state()?;
-    let plan = plan(&before);
+    let plan = HostPlan { exits: exits(&client.config()?), ..plan(&before) };
     let time = Duration::from_secs(seconds);
     let look = || {
         let answers = probe::neighbours(&plan, judge::port(&before), time);
@@ -243,6 +244,12 @@ fn plan(state: &State) -> HostPlan {
         is_running: true,
         ..HostPlan::default()
     }
+}
+
+/// Tunnels whose other ends send to any destination by this host, by the active configuration.
+fn exits(config: &str) -> Vec<Exit> {
+    let parsed = Config::parse("active configuration", config, &|_| None);
+    parsed.map(|(.., config)| recoded::check::exits(&config)).unwrap_or_default()
 }
 
 fn networks(tunnel: &Tunnel) -> impl Iterator<Item = Network> {

@@ -77,7 +77,8 @@ writes the public ones. A path is two flows, one in each direction. Instead of v
 may have ways = [[\"a\", \"b\", \"d\"], [\"a\", \"c\", \"d\"]]: several to one receiver, whose rates
 add up, or to several, which is one flow. It may have keys of flows, such as
 code = \"rlnc\", which go to the roles that have them, and name, mtu and kill_switch of its
-tunnel. tcp = \"split\" ends TCP connections at both edges of the path (docs/split.md).
+tunnel. tcp = \"split\" ends TCP connections at both edges of the path (docs/split.md);
+routes = [\"0.0.0.0/0\"] sends everything of its first box to its last one (docs/operate.md).
 Above [boxes] or [nodes] may stand auth = \"full\", \"hop\" or \"none\", and config, private_key (paths
 on boxes) and sudo = true; below [daemon] what all boxes have, in daemon = { .. } of a box what it
 has alone.";

@@ -20,6 +20,10 @@ use std::path::PathBuf;
 pub const IDLE: [(&str, Idle); 3] =
     [("busy", Idle::Busy), ("adaptive", Idle::Adaptive), ("interrupt", Idle::Interrupt)];
 
+/// Words of `exit`: IPv4, IPv6.
+pub const EXITS: [(&str, [bool; 2]); 3] =
+    [("ipv4", [true, false]), ("ipv6", [false, true]), ("both", [true, true])];
+
 /// Words of `xdp_mode`.
 pub const XDP_MODES: [(&str, XdpMode); 4] = [
     ("auto", XdpMode::Auto),
@@ -221,6 +225,8 @@ pub fn tunnels(
         let rule = format!("a tunnel's MTU is {least} to {TUNNEL_MTU_MAX}");
         let mtu = reader.integer("mtu", u64::from(least)..=TUNNEL_MTU_MAX, &rule);
         let routes = routes::read(&mut reader, &addresses).unwrap_or_default();
+        let rule = "it is \"ipv4\", \"ipv6\" or \"both\"";
+        let exit = reader.choice("exit", &EXITS, rule).unwrap_or_default();
         let kill_switch = reader.truth("kill_switch").unwrap_or(false);
         let tcp_split = tcp_split(&mut reader, &addresses);
         if links.iter().any(|link| Some(&link.interface) == name.as_ref()) {
@@ -231,7 +237,7 @@ pub fn tunnels(
         let Some(name) = name else { continue };
         let given = mtu.and_then(|mtu| u16::try_from(mtu).ok());
         let mtu = given.unwrap_or(TUNNEL_MTU_DEFAULT);
-        let tunnel = Tunnel { name, addresses, routes, mtu, kill_switch, tcp_split };
+        let tunnel = Tunnel { name, addresses, routes, exit, mtu, kill_switch, tcp_split };
         tunnels.push((tunnel, given.is_some()));
     }
     refuse_duplicates(sections, "name", "each tunnel is an interface of its own", errors);

@@ -24,7 +24,8 @@ pub enum Cost {
     Live,
     /// The flow restarts: its packets in flight may be lost. Other flows continue.
     Flow,
-    /// Another dataplane process takes over: about 0.1 s for all flows. Tunnels and routes stay.
+    /// Another dataplane process takes over: about 0.1 s for all flows. Tunnels that stay in the
+    /// configuration keep their queues, with the packets in them, and their routes.
     Gap,
     /// The daemon restarts in place: some tenths of a second for all flows. Tunnels and routes that
     /// stay in the configuration stay.
@@ -139,7 +140,7 @@ impl Differ<'_> {
         for section in before.iter().filter(is_gone) {
             let cost = match section.kind {
                 "flow" => Cost::Live,
-                "neighbour" => Cost::Gap,
+                "neighbour" | "tunnel" => Cost::Gap,
                 _ => Cost::Restart,
             };
             let what = format!("{} is taken away", name(section));
@@ -190,9 +191,8 @@ impl Differ<'_> {
 
     fn cost(&self, section: &Section, key: &str) -> Cost {
         match (section.kind, key) {
-            ("daemon", "engine") | ("link", "rate_mbit") | ("tunnel", "routes" | "tcp_split") => {
-                Cost::Live
-            }
+            ("daemon", "engine") | ("link", "rate_mbit") => Cost::Live,
+            ("tunnel", "routes" | "exit" | "tcp_split" | "kill_switch") => Cost::Live,
             ("neighbour", "name") | ("flow", "edge_name") => Cost::Live,
             // The path lets a supervisor find the state that its predecessor left.
             ("daemon", "socket") => Cost::Stop,
@@ -245,7 +245,7 @@ impl Differ<'_> {
             "flow" if KEYED.iter().any(|key| section.get(key).is_some()) => Cost::Gap,
             "flow" if self.has_new_neighbour(section) => Cost::Gap,
             "flow" => Cost::Live,
-            "neighbour" => Cost::Gap,
+            "neighbour" | "tunnel" => Cost::Gap,
             _ => Cost::Restart,
         }
     }

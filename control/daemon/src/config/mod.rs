@@ -65,7 +65,7 @@ use reader::Reader;
 use recoded_fpga::Card;
 use recoded_pipeline::params::{FlowCode, FlowParams, PeerId, Role, Snapshot, TunnelId};
 use recoded_runtime::secure::PublicKey;
-use recoded_runtime::{Destinations, FrameSize, Left};
+use recoded_runtime::{FrameSize, Left, RoutePlan};
 use small::Defaults;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -201,6 +201,8 @@ pub struct Tunnel {
     pub addresses: Vec<Address>,
     /// Destinations of routes into it.
     pub routes: Vec<Address>,
+    /// Whether the other end sends to any destination by this host: IPv4, IPv6.
+    pub exit: [bool; 2],
     /// Its MTU.
     pub mtu: u16,
     /// Whether destinations routed into it become unreachable without it.
@@ -315,9 +317,22 @@ impl Config {
         self.tunnels.iter().map(|it| (it.name.clone(), it.addresses.clone())).collect()
     }
 
-    /// Tunnels and the destinations of routes into them.
-    pub fn tunnel_routes(&self) -> Destinations {
-        self.tunnels.iter().map(|it| (it.name.clone(), it.routes.clone())).collect()
+    /// Tunnels and the destinations of routes into them. Default routes are left out until all host
+    /// names have addresses: the resolver may be beyond a tunnel that does not work without them.
+    pub fn tunnel_routes(&self) -> RoutePlan {
+        let is_known = self.named.iter().all(|named| named.trouble.is_empty());
+        let is_due = |(_, bits): &&Address| *bits > 0 || is_known;
+        let routes = |tunnel: &Tunnel| tunnel.routes.iter().filter(is_due).copied().collect();
+        RoutePlan {
+            destinations: self.tunnels.iter().map(|it| (it.name.clone(), routes(it))).collect(),
+            underlay: self.links.iter().map(|link| link.interface.clone()).collect(),
+        }
+    }
+
+    /// Tunnels whose destinations are unreachable without them.
+    pub fn kill_switch_tunnels(&self) -> Vec<String> {
+        let tunnels = self.tunnels.iter().filter(|tunnel| tunnel.kill_switch);
+        tunnels.map(|tunnel| tunnel.name.clone()).collect()
     }
 
     /// Allocations that do not depend on flows.
@@ -364,7 +379,7 @@ impl Config {
     }
 
     /// Checks a document. Applied tunnels and neighbours keep their numbers; new neighbours follow.
-    /// Only the addresses and routes of tunnels change.
+    /// All but the MTUs of tunnels change.
     ///
     /// # Errors
     ///
@@ -383,8 +398,7 @@ impl Config {
             let kept = in_force.tunnels.iter().map(|tunnel| {
                 let written = tunnels.iter().find(|(written, _)| written.name == tunnel.name);
                 let written = written.map_or(tunnel, |(written, _)| written);
-                let Tunnel { addresses, routes, tcp_split, .. } = written.clone();
-                (Tunnel { addresses, routes, tcp_split, ..tunnel.clone() }, true)
+                (Tunnel { mtu: tunnel.mtu, ..written.clone() }, true)
             });
             tunnels = kept.collect();
         }

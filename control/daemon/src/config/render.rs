@@ -2,7 +2,7 @@
 
 use super::auth::{Known, NeighbourKey, PROFILES, word};
 use super::code::Word;
-use super::daemon::{IDLE, SANDBOX, XDP_MODES};
+use super::daemon::{EXITS, IDLE, SANDBOX, XDP_MODES};
 use super::writer::{key, whole};
 use super::{Address, Config, Daemon, Flow};
 use recoded_pipeline::params::{
@@ -31,6 +31,9 @@ pub fn render(config: &Config) -> String {
         key(&mut text, "name", tunnel.name.as_str());
         key(&mut text, "address", addresses(&tunnel.addresses));
         key(&mut text, "routes", routes(&tunnel.routes));
+        if let Some((word, _)) = EXITS.iter().find(|(_, exit)| *exit == tunnel.exit) {
+            key(&mut text, "exit", *word);
+        }
         key(&mut text, "mtu", i64::from(tunnel.mtu));
         key(&mut text, "kill_switch", tunnel.kill_switch);
         if let Some(peer) = tunnel.tcp_split {

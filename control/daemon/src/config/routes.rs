@@ -62,7 +62,7 @@ fn list(reader: &mut Reader<'_>) -> Option<Vec<Address>> {
 }
 
 /// Refuses subnets that two tunnels have, and those with an address of a neighbour: its coded
-/// packets would enter the tunnel again.
+/// packets would enter the tunnel again. Default routes have rules that keep them out.
 pub(super) fn check(tunnels: &[Section], hops: &[Neighbour], errors: &mut Vec<ConfigError>) {
     let mut seen: Vec<Address> = Vec::new();
     for (index, section) in tunnels.iter().enumerate() {
@@ -71,11 +71,13 @@ pub(super) fn check(tunnels: &[Section], hops: &[Neighbour], errors: &mut Vec<Co
         for (position, (address, prefix)) in routes.into_iter().enumerate() {
             let Ok(net) = IpNet::new(address, prefix) else { continue };
             let (part, shown) = (format!("routes[{position}]"), format!("\"{net}\""));
-            if let Some(hop) = hops.iter().find(|hop| net.contains(&hop.address)) {
+            let mut inside = hops.iter().filter(|_| prefix > 0);
+            if let Some(hop) = inside.find(|hop| net.contains(&hop.address)) {
                 let rule = format!(
                     "it contains the neighbour {}, whose packets would enter the tunnel: list \
-                     subnets without it",
-                    hop.address
+                     subnets without it, or {}, which leaves neighbours outside",
+                    hop.address,
+                    if hop.address.is_ipv4() { "0.0.0.0/0" } else { "::/0" }
                 );
                 reader.refuse_part("routes", part, shown, "leads links into the tunnel", &rule);
             } else if seen.contains(&(address, prefix)) {

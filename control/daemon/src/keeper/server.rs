@@ -427,8 +427,10 @@ impl Keeper {
             Keys::read(&config)
                 .map_err(|error| No::Refused(format!("{error}; nothing was changed")))?;
         }
-        if by == By::Supervisor {
-            handover::fits(&config, self.config().as_ref()).map_err(No::Refused)?;
+        let now = self.config();
+        if by == By::Supervisor || by == By::Process && handover::adds_tunnel(&config, now.as_ref())
+        {
+            handover::fits(&config, now.as_ref()).map_err(No::Refused)?;
         }
         let along = if by == By::This { self.fit_host(&config)? } else { Along::Nothing };
         let changes = self.summary(&config, text);

@@ -1,12 +1,13 @@
 //! Routes that this program adds, each with a protocol number that shows its purpose.
 
 use super::Netlink;
+use super::rules::{EXIT_TABLE, TUNNEL_PROTOCOL};
 use crate::error::StartError;
 use crate::topology::Address;
 use futures_util::stream::StreamExt;
 use rtnetlink::packet_route::AddressFamily;
 use rtnetlink::packet_route::route::{
-    RouteAddress, RouteAttribute, RouteMessage, RouteProtocol, RouteScope, RouteType,
+    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
 };
 use rtnetlink::{Error, RouteMessageBuilder};
 use std::collections::BTreeSet;
@@ -17,9 +18,6 @@ use std::pin::pin;
 /// Protocol number of the kill switch's routes, which no routing daemon has:
 /// `ip route flush proto 82`.
 const PROTOCOL: RouteProtocol = RouteProtocol::Other(82);
-
-/// Protocol number of routes into tunnels: `ip route flush proto 83`.
-const TUNNEL_PROTOCOL: RouteProtocol = RouteProtocol::Other(83);
 
 /// Destinations of a route.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -58,13 +56,15 @@ impl Netlink {
     /// Makes destinations unreachable unless another route leads to them.
     pub(crate) fn make_unreachable(&self, prefix: &Prefix) -> Result<(), StartError> {
         let failed = |reason: String| StartError::Netlink { reason };
+        // `ip -6 route flush` takes the default route with the last metric for Linux's null entry.
+        let is_null = prefix.address.is_ipv6() && prefix.bits == 0;
         let message = RouteMessageBuilder::<IpAddr>::new()
             .destination_prefix(prefix.address, prefix.bits)
             .map_err(|error| failed(error.to_string()))?
             .table_id(prefix.table)
             .protocol(PROTOCOL)
             .kind(RouteType::Unreachable)
-            .priority(u32::MAX)
+            .priority(if is_null { u32::MAX - 1 } else { u32::MAX })
             .build();
         let added = self.executor.block_on(self.handle.route().add(message).execute());
         added.map_err(|error| failed(error.to_string()))
@@ -82,8 +82,10 @@ impl Netlink {
         for route in self.all_routes()? {
             let is_ours = route.header.protocol == TUNNEL_PROTOCOL
                 && read_interfaces(&route).any(|it| it == index);
-            if let Some(prefix) = read_prefix(&route).filter(|_| is_ours) {
-                present.push(Installed { destination: (prefix.address, prefix.bits), route });
+            if let Some(Prefix { address, bits, table }) = read_prefix(&route).filter(|_| is_ours)
+                && table == table_of(bits)
+            {
+                present.push(Installed { destination: (address, bits), route });
             }
         }
         let mut changed = Changed::default();
@@ -104,6 +106,7 @@ impl Netlink {
                 .map_err(|error| refused(error.to_string()))?
                 .output_interface(index)
                 .scope(RouteScope::Link)
+                .table_id(table_of(bits))
                 .protocol(TUNNEL_PROTOCOL)
                 .build();
             let added = self.executor.block_on(self.handle.route().add(message).execute());
@@ -111,6 +114,12 @@ impl Netlink {
             changed.added.push(*destination);
         }
         Ok(changed)
+    }
+
+    /// Whether no route is in the table of default routes into tunnels.
+    pub(crate) fn has_no_exit(&self) -> Result<bool, StartError> {
+        let mut routes = self.all_routes()?.into_iter().filter_map(|route| read_prefix(&route));
+        Ok(!routes.any(|prefix| prefix.table == EXIT_TABLE))
     }
 
     /// All routes of this network namespace.
@@ -131,6 +140,12 @@ impl Netlink {
         });
         read.map_err(|error| StartError::Netlink { reason: error.to_string() })
     }
+}
+
+/// The table of a route into a tunnel with a prefix of this length: default routes have their own,
+/// so that they need not replace those of the host.
+fn table_of(bits: u8) -> u32 {
+    if bits == 0 { EXIT_TABLE } else { u32::from(RouteHeader::RT_TABLE_MAIN) }
 }
 
 /// Destinations of routes that were added and removed.

@@ -56,6 +56,16 @@ impl TunnelAddresses {
         self.held().set(next, |_, _| true)
     }
 
+    /// Records a tunnel that was created with these addresses.
+    pub(super) fn note(&self, name: &str, addresses: &[Address]) {
+        self.held().tunnels.insert(name.to_owned(), addresses.to_vec());
+    }
+
+    /// Forgets a tunnel that was removed.
+    pub(super) fn forget(&self, name: &str) {
+        self.held().tunnels.remove(name);
+    }
+
     fn held(&self) -> MutexGuard<'_, AddressState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -15,11 +15,14 @@ use crate::error::StartError;
 use crate::netlink::{Netlink, Prefix};
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use std::collections::BTreeSet;
+use std::fmt::{self, Debug, Formatter};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// The thread that adds unreachable routes. Dropping it ends it; they stay.
 pub struct KillSwitch {
+    tunnels: Arc<Mutex<Vec<String>>>,
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -32,12 +35,34 @@ impl KillSwitch {
     pub fn start(tunnels: Vec<String>) -> Result<KillSwitch, StartError> {
         let netlink = Netlink::open()?;
         let (stop, stopped) = bounded(1);
+        let tunnels = Arc::new(Mutex::new(tunnels));
+        let backed = tunnels.clone();
         let thread = std::thread::Builder::new()
             .name("recoded-kill".into())
-            .spawn(move || run(&tunnels, &netlink, &stopped))
+            .spawn(move || run(&backed, &netlink, &stopped))
             .map_err(|source| StartError::Limit { what: "the kill switch's thread", source })?;
-        Ok(KillSwitch { stop: Some(stop), thread: Some(thread) })
+        Ok(KillSwitch { tunnels, stop: Some(stop), thread: Some(thread) })
     }
+
+    /// Backs the routes into these tunnels instead. Unreachable routes that are there stay.
+    pub fn change(&self, tunnels: Vec<String>) {
+        *self.tunnels.lock().unwrap_or_else(PoisonError::into_inner) = tunnels;
+    }
+
+    /// The tunnels.
+    pub fn tunnels(&self) -> Vec<String> {
+        names(&self.tunnels)
+    }
+}
+
+impl Debug for KillSwitch {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("KillSwitch").field(&self.tunnels()).finish()
+    }
+}
+
+fn names(tunnels: &Mutex<Vec<String>>) -> Vec<String> {
+    tunnels.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
 impl Drop for KillSwitch {
@@ -51,10 +76,16 @@ impl Drop for KillSwitch {
     }
 }
 
-fn run(tunnels: &[String], netlink: &Netlink, stopped: &Receiver<()>) {
+fn run(tunnels: &Mutex<Vec<String>>, netlink: &Netlink, stopped: &Receiver<()>) {
     let mut refused = BTreeSet::new();
     loop {
-        match netlink.unprotected(tunnels) {
+        // A router may have a million routes: nothing is dumped where none is backed.
+        let tunnels = names(tunnels);
+        let unprotected = match tunnels.is_empty() {
+            true => Ok(Vec::new()),
+            false => netlink.unprotected(&tunnels),
+        };
+        match unprotected {
             Ok(prefixes) => prefixes.iter().for_each(|prefix| add(prefix, netlink, &mut refused)),
             Err(error) => tracing::warn!(%error, "the kill switch does not see the routes"),
         }

@@ -30,5 +30,5 @@ pub use client::Client;
 pub(crate) use client::{AskError, Attached};
 pub use kill_switch::KillSwitch;
 pub use queues::TunnelQueues;
-pub use routes::{Destinations, TunnelRoutes};
+pub use routes::{Destinations, RoutePlan, TunnelRoutes};
 pub use server::{Inherited, Privileged};

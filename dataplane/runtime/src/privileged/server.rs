@@ -135,18 +135,20 @@ impl Privileged {
         Ok(())
     }
 
-    /// Restores the state of a start for the next dataplane process: a tunnel gets its carrier and
-    /// its MTU again, and the addresses that `tunnels` gives it. The programs accept the neighbours
-    /// that `hops` names on these links; links and tunnels stay the same.
-    pub fn renew(&mut self, hops: Vec<HopConfig>, tunnels: &Left) {
+    /// Prepares for the next dataplane process. Tunnels become those of `tunnels`: one that stays
+    /// gets its carrier and MTU of the start again, and its addresses. The programs accept the
+    /// neighbours that `hops` names on these links; links stay the same.
+    pub fn renew(&mut self, hops: Vec<HopConfig>, tunnels: Vec<TunnelConfig>) {
         self.topology.hops = hops;
+        self.topology.tunnels = tunnels;
         for (link, program) in self.programs.iter_mut().enumerate() {
             let Some(attachment) = &mut program.attachment else { continue };
             if let Err(error) = attachment.set_neighbours(&self.topology, link) {
                 tracing::warn!(%error, interface = program.interface, "its neighbours stay");
             }
         }
-        if let Err(error) = self.addresses.restore(tunnels) {
+        self.replace_tunnels();
+        if let Err(error) = self.addresses.restore(&addresses(&self.topology)) {
             tracing::error!(%error, "addresses of tunnels are not right");
         }
         let addresses = self.addresses.now();
@@ -159,6 +161,44 @@ impl Privileged {
                 || tunnel.mtu() != mtu && tunnel.set_mtu(mtu, &self.netlink).is_err()
             {
                 tracing::debug!(tunnel = tunnel.name(), "it is not what it was at the start");
+            }
+        }
+    }
+
+    /// Removes tunnels that the topology does not name, and creates those that are missing. If that
+    /// fails, the next process does not start, and the previous configuration returns.
+    fn replace_tunnels(&mut self) {
+        let Privileged { topology, netlink, tunnels, queues, addresses, .. } = self;
+        let is_planned = |name: &str| topology.tunnels.iter().any(|tunnel| tunnel.name == name);
+        tunnels.retain(|held| {
+            let name = held.tunnel.name();
+            let is_kept = is_planned(name);
+            if !is_kept {
+                queues.forget(name);
+                addresses.forget(name);
+                remove(&held.tunnel, netlink);
+                tracing::info!(tunnel = name, "removed");
+            }
+            is_kept
+        });
+        for plan in tunnel::plans(topology) {
+            let TunnelConfig { name, addresses: own, .. } = &plan.config;
+            if tunnels.iter().any(|held| held.tunnel.name() == name) {
+                continue;
+            }
+            match open_tunnel(&plan, false, queues, netlink) {
+                Ok(tunnel) => {
+                    tracing::info!(tunnel = name, "created");
+                    addresses.note(name, own);
+                    tunnels.push(OpenTunnel { plan, tunnel });
+                }
+                Err(error) => {
+                    tracing::error!(%error, tunnel = name, "it is not created");
+                    let is_other = matches!(error, StartError::TunnelExists { .. });
+                    if !is_other && let Err(error) = netlink.delete(name) {
+                        tracing::warn!(%error, tunnel = name, "it stays halfway");
+                    }
+                }
             }
         }
     }
@@ -422,14 +462,19 @@ impl Privileged {
 impl Drop for Privileged {
     fn drop(&mut self) {
         for OpenTunnel { tunnel, .. } in self.tunnels.iter().filter(|_| !self.leaves_tunnels) {
-            // A tunnel that was moved to another network namespace has no name here.
-            if let Err(error) = tunnel.end_with_descriptors() {
-                tracing::warn!(%error, tunnel = tunnel.name(), "it stays if it was moved");
-            }
-            if let Err(error) = self.netlink.delete(tunnel.name()) {
-                tracing::debug!(%error, tunnel = tunnel.name(), "it is gone or was moved");
-            }
+            remove(tunnel, &self.netlink);
         }
+    }
+}
+
+/// Removes the interface of a tunnel.
+fn remove(tunnel: &Tunnel, netlink: &Netlink) {
+    // A tunnel that was moved to another network namespace has no name here.
+    if let Err(error) = tunnel.end_with_descriptors() {
+        tracing::warn!(%error, tunnel = tunnel.name(), "it stays if it was moved");
+    }
+    if let Err(error) = netlink.delete(tunnel.name()) {
+        tracing::debug!(%error, tunnel = tunnel.name(), "it is gone or was moved");
     }
 }
 

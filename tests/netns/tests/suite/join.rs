@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::boxes::start_in;
 use crate::common;
+use crate::reload::{DONE, REFUSED, recodectl};
 use recoded_netns::process::output;
 use recoded_netns::{AuthPlan, Bed, Daemon, Loss, binary};
 
@@ -97,4 +98,51 @@ fn box_without_files_joins_a_running_hub_and_another_box_loses_no_echo_meanwhile
     assert!(file.contains("hub = { at = \"10.77.2.2\", key = "), "{file}");
     // The file of the other box is as it was.
     assert!(std::fs::read_to_string(other.config()).unwrap().ends_with(&text));
+    assert!(!hub.log().contains("recoded takes over"), "the supervisor restarted:\n{}", hub.log());
+}
+
+/// A reload once restarted the daemon for a tunnel more or less.
+#[test]
+fn tunnel_that_comes_and_goes_at_a_reload_costs_no_echo_of_another() {
+    let Some(_turn) = common::daemons_beside() else { return };
+    let bed = common::bed(2, Loss::independent(0.02), 50.0);
+    let text = network(&bed);
+    let hub = start(&bed, 2, &text, "hub");
+    let other = start(&bed, 0, &text, "a");
+    for daemon in [&hub, &other] {
+        daemon.wait_until_it_has_sessions().unwrap();
+    }
+    common::wait_for("the first answer", &hub, || common::answers(&bed.hosts()[0], "10.99.0.1"));
+    let before = std::fs::read_to_string(hub.config()).unwrap();
+    let key = AuthPlan::new("full", 0).public(0);
+    let with = before.replace("[boxes]\n", &format!("[boxes]\nc = {{ key = \"{key}\" }}\n"))
+        + "[[path]]\nvia = [\"a\", \"hub\"]\nid = 1\n"
+        + "[[path]]\nvia = [\"hub\", \"c\"]\ntunnel = [\"10.99.1.1/30\", \"10.99.1.2/30\"]\n";
+    let index = |name: &str| bed.sink().run("cat", &format!("/sys/class/net/{name}/ifindex")).ok();
+    let own = index("rec0");
+    let echoes = std::thread::scope(|scope| {
+        let echoes = scope.spawn(|| ping(&bed, 0, "10.99.0.1", ECHOES));
+        for (text, is_there) in [(&with, true), (&before, false), (&with, true), (&before, false)] {
+            std::thread::sleep(std::time::Duration::from_millis(1500));
+            std::fs::write(hub.config(), text).unwrap();
+            let (code, said) = recodectl(&hub, "reload");
+            assert_eq!(code, DONE, "{said}\n{}", hub.log());
+            assert!(said.contains("tunnel rec1") && !said.contains("restart"), "{said}");
+            assert_eq!(index("rec1").is_some(), is_there, "{}", hub.log());
+            let routes = bed.sink().ip("route show").unwrap();
+            assert_eq!(routes.contains("10.99.1.0/30 dev rec1"), is_there, "{routes}");
+        }
+        echoes.join().unwrap()
+    });
+    println!("{echoes}");
+    assert_eq!(echoes["figures"]["lost"], 0, "{echoes}\n{}", hub.log());
+    assert_eq!(index("rec0"), own, "the tunnel that stays is the same");
+    // An interface of another program is found before anything is replaced.
+    bed.sink().ip("link add rec1 type veth peer name rec1-far").unwrap();
+    let process = hub.dataplane_pid().unwrap();
+    std::fs::write(hub.config(), &with).unwrap();
+    let (code, said) = recodectl(&hub, "reload");
+    assert_eq!(code, REFUSED, "{said}");
+    assert!(said.contains("tunnel rec1: an interface of this name exists already"), "{said}");
+    assert_eq!(hub.dataplane_pid().unwrap(), process);
 }

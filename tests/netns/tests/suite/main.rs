@@ -14,6 +14,7 @@ mod container;
 mod crowd;
 mod doctor;
 mod events;
+mod exit;
 mod faults;
 mod fleet;
 mod full_disk;

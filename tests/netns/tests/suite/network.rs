@@ -151,15 +151,14 @@ fn traffic(bed: &Bed) {
     send_paced(bed.source(), to, 200, 200, 1000.0).unwrap();
 }
 
-/// A change that needs new supervisors: they take over at the ends, which have tunnels, and then
-/// back.
+/// A change that needs new processes at the ends, which have tunnels, and then back.
 fn go_over_and_back(net: &Net<'_>, text: &str) {
     let has_other = || net.bed.source().ip("link show dev rec7").is_ok();
     net.write(&text.replace("via =", "name = \"rec7\"\nredundancy_max = 3\nvia ="));
     let (code, said) = net.recodectl("apply --confirm 30s");
     assert_eq!(code, DONE, "{said}");
     assert!(said.contains("confirmed on all boxes"), "{said}");
-    assert_eq!((said.matches("restart").count(), has_other()), (2, true), "{said}");
+    assert_eq!((said.matches("gap").count(), has_other()), (2, true), "{said}");
     net.write(text);
     let (code, said) = net.recodectl("apply --confirm 30s");
     assert_eq!((code, has_other()), (DONE, false), "{said}");

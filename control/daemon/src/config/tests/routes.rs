@@ -18,6 +18,9 @@ fn subnets_of_both_families_are_routed_and_written_out() {
         config.tunnels[0].routes.iter().map(|(net, bits)| format!("{net}/{bits}")).collect();
     assert_eq!(routes, ["10.61.0.0/16", "fd61::/48", "192.168.7.9/32"]);
     assert!(with("routes = []").unwrap().tunnels[0].routes.is_empty());
+    let all = with("routes = [\"0.0.0.0/0\", \"::/0\"]").unwrap();
+    let plan = all.tunnel_routes();
+    assert!(plan.destinations["rec0"].len() == 2 && !plan.underlay.is_empty());
     let text = config.to_toml();
     let (.., again) = Config::parse("relay.toml", &text, &|_| Some(1500)).unwrap();
     assert_eq!(again.tunnels, config.tunnels, "{text}");
@@ -29,7 +32,7 @@ fn wrong_routes_are_refused_in_words() {
     let list = "it is a list of up to 256 subnets behind the other end, such as \
                 [\"192.168.7.0/24\", \"fd00:7::/64\"]";
     let neighbour = "it contains the neighbour 10.0.2.2, whose packets would enter the tunnel: \
-                     list subnets without it";
+                     list subnets without it, or 0.0.0.0/0, which leaves neighbours outside";
     let cases = [
         ("routes = 3", format!("routes = 3 is not such a list: {list}")),
         (
@@ -62,8 +65,8 @@ fn wrong_routes_are_refused_in_words() {
             format!("routes[1] = \"10.0.0.0/8\" leads links into the tunnel: {neighbour}"),
         ),
         (
-            "routes = [\"0.0.0.0/0\"]",
-            format!("routes[0] = \"0.0.0.0/0\" leads links into the tunnel: {neighbour}"),
+            "routes = [\"0.0.0.0/1\"]",
+            format!("routes[0] = \"0.0.0.0/1\" leads links into the tunnel: {neighbour}"),
         ),
     ];
     for (line, said) in cases {

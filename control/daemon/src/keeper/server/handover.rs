@@ -1,9 +1,9 @@
 //! Handover to another supervisor, for a configuration that changes objects created only once:
-//! links, tunnels, workers.
+//! links, workers, queues of tunnels. Also the check of the host before new tunnels.
 
 use super::{Keeper, Pending};
 use crate::check;
-use crate::config::{Config, Link};
+use crate::config::{Config, Link, Tunnel};
 use crate::keeper::history::{Entry, History};
 use crate::node;
 use recoded_host::{Finding, Level};
@@ -76,6 +76,23 @@ fn newest(history: &History) -> Vec<Entry> {
     past
 }
 
+/// The tunnels of `config` that `in_force` does not have.
+fn new_tunnels<'a>(
+    config: &'a Config,
+    in_force: Option<&'a Config>,
+) -> impl Iterator<Item = &'a Tunnel> {
+    let is_new = move |tunnel: &&Tunnel| {
+        let mut known = in_force.iter().flat_map(|config| &config.tunnels);
+        !known.any(|known| known.name == tunnel.name)
+    };
+    config.tunnels.iter().filter(is_new)
+}
+
+/// Whether `config` has a tunnel that `in_force` does not have.
+pub fn adds_tunnel(config: &Config, in_force: Option<&Config>) -> bool {
+    new_tunnels(config, in_force).next().is_some()
+}
+
 /// Whether this host can run it; otherwise the reason. Interfaces that `in_force` has may be
 /// missing.
 pub fn fits(config: &Config, in_force: Option<&Config>) -> Result<(), String> {
@@ -89,6 +106,13 @@ pub fn fits(config: &Config, in_force: Option<&Config>) -> Result<(), String> {
         return Err(format!(
             "link {name}: there is no interface {interface} in this network namespace: correct \
              interface\nnothing was changed"
+        ));
+    }
+    let mut added = new_tunnels(config, in_force).filter(|_| in_force.is_some());
+    if let Some(Tunnel { name, .. }) = added.find(|tunnel| node::mtu(&tunnel.name).is_some()) {
+        return Err(format!(
+            "tunnel {name}: an interface of this name exists already: choose another name, or \
+             remove it (ip link delete {name})\nnothing was changed"
         ));
     }
     let findings = recoded_host::check(&check::plan(config)).map_err(|error| error.to_string())?;

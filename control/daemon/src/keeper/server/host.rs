@@ -1,21 +1,24 @@
-//! What an active configuration changes on the host: addresses of tunnels, routes into them, the
-//! programs that split their TCP connections, and the listener for metrics.
+//! What an active configuration changes on the host: addresses of tunnels, routes into them, their
+//! kill switch, the programs that split their TCP connections, and the listener for metrics.
 
 use super::{Along, Answer, Keeper, No};
 use crate::config::Config;
 use crate::metrics;
 use crate::split::{Splits, split_tunnels};
-use recoded_runtime::{StartError, TunnelAddresses, TunnelRoutes};
+use recoded_runtime::{KillSwitch, StartError, TunnelAddresses, TunnelRoutes};
 use std::fmt::Display;
 use std::sync::Arc;
 
-/// Addresses of tunnels, routes into them and their split connections, while the supervisor runs.
+/// Addresses of tunnels, routes into them, their kill switch and their split connections, while the
+/// supervisor runs.
 #[derive(Debug)]
 pub struct TunnelNetwork {
     /// The addresses.
     pub addresses: Arc<TunnelAddresses>,
     /// The routes.
     pub routes: TunnelRoutes,
+    /// Unreachable routes behind them.
+    kill_switch: KillSwitch,
     /// The programs that split TCP connections.
     pub splits: Splits,
 }
@@ -31,13 +34,15 @@ impl TunnelNetwork {
         addresses: Arc<TunnelAddresses>,
         log: &str,
     ) -> Result<Arc<TunnelNetwork>, StartError> {
+        let kill_switch = KillSwitch::start(config.kill_switch_tunnels())?;
         let routes = TunnelRoutes::start(config.tunnel_routes())?;
         let splits = Splits::following(config, log);
-        Ok(Arc::new(TunnelNetwork { addresses, routes, splits }))
+        Ok(Arc::new(TunnelNetwork { addresses, routes, kill_switch, splits }))
     }
 
-    /// Changes routes and split connections to those of `config` while no process runs.
+    /// Changes all but addresses to those of `config` while no process runs.
     pub fn follow(&self, config: &Config) {
+        self.kill_switch.change(config.kill_switch_tunnels());
         self.splits.change(split_tunnels(config));
         if let Err(error) = self.routes.change(&config.tunnel_routes()) {
             tracing::error!(%error, "routes into tunnels are not right");
@@ -52,6 +57,7 @@ impl TunnelNetwork {
                 let _ = self.addresses.change(&before.tunnel_addresses());
             }
         })?;
+        self.kill_switch.change(config.kill_switch_tunnels());
         self.splits.change(split_tunnels(config));
         Ok(())
     }
