@@ -12,6 +12,15 @@ use recoded_xsk::XskError;
 /// Why a benchmark ended without a result.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
+    /// An invariant of a simulated run did not hold.
+    #[error("{row}: {violation}")]
+    Simulated {
+        /// The row of the table.
+        row: String,
+        /// What happened.
+        violation: String,
+    },
+
     /// The process lacks privilege.
     #[error("needs root for network namespaces, XDP and AF_XDP: run it with sudo")]
     NotRoot,

@@ -28,6 +28,7 @@ use recoded_wire::DEFAULT_PORT;
 use recoded_wire::handshake::write_hop_handshake;
 use serde::Serialize;
 
+use super::adversaries::{self, Adversaries};
 use crate::error::BenchError;
 use crate::machine::Machine;
 use crate::median::median;
@@ -119,15 +120,16 @@ pub struct AttackReport {
     machine: Machine,
     seconds: u64,
     rows: Vec<AttackResult>,
+    adversaries: Adversaries,
     aim: f64,
     met: bool,
 }
 
-/// Measures all attacks, `rounds` times for `seconds` each.
+/// Measures all attacks, `rounds` times for `seconds` each; those in virtual time by this seed.
 ///
 /// # Errors
 /// [`BenchError`]: one sentence, with the fix if there is one.
-pub fn run(seconds: u64, rounds: usize) -> Result<AttackReport, BenchError> {
+pub fn run(seconds: u64, rounds: usize, seed: u64) -> Result<AttackReport, BenchError> {
     if !rustix::process::geteuid().is_root() {
         return Err(BenchError::NotRoot);
     }
@@ -167,9 +169,10 @@ pub fn run(seconds: u64, rounds: usize) -> Result<AttackReport, BenchError> {
             counted,
         });
     }
-    let met = rows.iter().all(|row| row.kept >= AIM);
+    let adversaries = adversaries::run(seed)?;
+    let met = rows.iter().all(|row| row.kept >= AIM) && adversaries.met;
     let benchmark = "secure --attack";
-    Ok(AttackReport { benchmark, machine, seconds, rows, aim: AIM, met })
+    Ok(AttackReport { benchmark, machine, seconds, rows, adversaries, aim: AIM, met })
 }
 
 impl AttackReport {
@@ -202,7 +205,8 @@ impl AttackReport {
             let _ = writeln!(text, "    {}", counted.collect::<Vec<_>>().join(", "));
         }
         let verdict = if self.met { "met" } else { "not met" };
-        let _ = writeln!(text, "\naim: {AIM} of its goodput is kept: {verdict}");
+        let _ = writeln!(text, "\naim: {AIM} of its goodput is kept, and those below: {verdict}\n");
+        text += &self.adversaries.table();
         text
     }
 }

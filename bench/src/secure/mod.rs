@@ -7,6 +7,10 @@
 
 mod attack;
 
+mod adversaries;
+
+mod forged;
+
 mod line;
 
 mod path;
@@ -38,12 +42,14 @@ use work::PacketWork;
 ///
 /// With `--attack` a legitimate flow over a relay with keys is measured instead, alone and under
 /// 100,000 hostile packets or 50,000 handshakes a second; needs root, and `recoded` in the folder
-/// of this program.
+/// of this program. Rows in virtual time follow: relays with keys that lie on one of two paths, and
+/// forged messages of handshakes; with `--simulated` only these, which need neither.
 #[derive(clap::Args)]
 #[command(after_long_help = "Examples:
   cargo run --release -p bench -- secure --quick
   cargo run --release -p bench -- secure --json bench/results/secure.json
-  cargo run --release -p bench -- secure --attack --json bench/results/attack.json")]
+  cargo run --release -p bench -- secure --attack --json bench/results/attack.json
+  cargo run --release -p bench -- secure --attack --simulated")]
 pub struct SecureOptions {
     /// Also write everything, each sample included, to this file
     #[arg(long, value_name = "FILE")]
@@ -69,10 +75,16 @@ pub struct SecureOptions {
     /// A legitimate flow under attack, instead of the costs per packet
     #[arg(long, conflicts_with_all = ["rounds", "millis", "bytes", "core", "rows"])]
     attack: bool,
+    /// Of the attacks, only those in virtual time
+    #[arg(long, requires = "attack")]
+    simulated: bool,
 }
 
 /// Packets in turn: more than fit into L1, fewer than into L2.
 const PACKETS: usize = 256;
+
+/// Seed of the rows in virtual time.
+const SEED: u64 = 31;
 
 /// Budget of a relay per packet, in nanoseconds.
 const AIM_NANOS: f64 = 160.0;
@@ -106,10 +118,15 @@ struct CryptoReport {
 /// # Errors
 /// [`BenchError`]: one sentence, with the fix if there is one.
 pub fn run(options: &SecureOptions) -> Result<(), BenchError> {
+    if options.simulated {
+        let report = adversaries::run(SEED)?;
+        println!("{}", report.table());
+        return options.json.as_ref().map_or(Ok(()), |path| write_json(path, &report));
+    }
     if options.attack {
         let report = match options.quick {
-            true => attack::run(1, 1)?,
-            false => attack::run(4, 3)?,
+            true => attack::run(1, 1, SEED)?,
+            false => attack::run(4, 3, SEED)?,
         };
         println!("{}", report.table());
         return options.json.as_ref().map_or(Ok(()), |path| write_json(path, &report));

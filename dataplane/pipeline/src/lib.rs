@@ -355,6 +355,7 @@ fn dispatch(
         Err(error) => return Fate::Dropped(reason(error)),
     };
     let is_data = !matches!(packet, Packet::Feedback(_) | Packet::Link(_));
+    //= docs/protocol §2.1(c)
     if is_data && usize::from(packet.header().hop_index) >= HOPS_MAX {
         return Fate::Dropped(DropReason::HopLimit);
     }

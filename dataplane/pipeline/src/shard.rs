@@ -353,6 +353,7 @@ impl Shard {
                 self.exchange();
             }
             let (state, mut cx) = split(self, io);
+            //= docs/protocol §2.1(d)
             let fate = match header.common.hop_index {
                 u8::MAX => Fate::Dropped(DropReason::WrongRole),
                 _ => each!(state, role => role.hand_up(&mut cx, peer, payload, header)),

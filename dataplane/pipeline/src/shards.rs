@@ -326,6 +326,7 @@ impl Shards {
             Ok(index) => self.shards[index].that_take(settings, data, io),
             Err(_) => settings.that_take(data, None, io.frames),
         };
+        //= docs/protocol §2.6(c)
         let Some(sizes) = sizes else { return Ok(false) };
         self.forget_old(io);
         if let Some(opening) = self.opening.iter().find(|opening| opening.shard == shard) {

@@ -91,6 +91,7 @@ impl Counts {
         self.by_flow.get(flow_share(peer, flow))
     }
 
+    //= docs/protocol §7.1 B1
     fn admit(&self, letter: &Letter, kind: Kind) -> bool {
         let all = self.all[kind as usize].fetch_add(1, Relaxed);
         let count = |count: Option<&AtomicU16>| count.map_or(0, |it| it.fetch_add(1, Relaxed));
@@ -199,6 +200,7 @@ mod tests {
         (0..1000).take_while(|_| mail.post(kind, letter(peer))).count()
     }
 
+    //= docs/protocol §7.1 B1
     #[test]
     fn neighbours_that_flood_the_queue_leave_room_for_the_others_and_for_other_kinds() {
         let (mail, inbox) = mailbox(100);

@@ -418,6 +418,10 @@ impl Egress for Outbox {
         }
     }
 
+    fn is_authenticated(&self, peer: PeerId) -> bool {
+        self.guard.trailer_bytes(peer) > 0
+    }
+
     fn distrust(&mut self, peer: PeerId) {
         self.guard.distrust(peer);
     }

@@ -224,6 +224,7 @@ impl HopReceiver {
     ///
     /// # Errors
     /// The neighbour did not send it in this form.
+    //= docs/protocol §2.11(d)
     pub fn check<'a>(&self, packet: &'a [u8], source_port: u16) -> Result<Checked<'a>, Refused> {
         let (packet, trailer) =
             packet.split_last_chunk::<TRAILER_BYTES>().ok_or(Refused::Malformed)?;

@@ -140,6 +140,7 @@ impl PublicKey {
     ///
     /// # Errors
     /// The point has a small order: any private key multiplies it to zero.
+    //= docs/protocol §3.1(c)
     pub fn new(bytes: [u8; 32]) -> Result<Self, KeyError> {
         // Clamped scalars are multiples of the cofactor.
         let product = MontgomeryPoint(bytes).mul_clamped([1; 32]);
@@ -218,6 +219,7 @@ mod tests {
         }
     }
 
+    //= docs/protocol §3.1(c)
     #[test]
     fn public_keys_of_small_order_are_refused() {
         let mut one = [0; 32];

@@ -189,6 +189,7 @@ impl OneWayReceiver {
             return Err(Refused::Malformed);
         }
         let opened = Remembered { salt: *salt, stamp: u64::from_be_bytes(stamp) };
+        //= docs/protocol §3.3(e)
         match self.newest {
             Some(newest) if newest == opened => return Ok(None),
             Some(newest) if opened.stamp <= newest.stamp => return Err(Refused::Stale),

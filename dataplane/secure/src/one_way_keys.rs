@@ -240,6 +240,7 @@ impl<Keys: EpochKeys> OneWayKeys<Keys> {
     pub fn receive(&mut self, now: u64, message: &[u8], keep: Keep<'_>) -> Result<bool, Refused> {
         let mut receiver = self.receiver.clone().ok_or(Refused::Unexpected)?;
         let Some(opened) = receiver.receive(message)? else { return Ok(false) };
+        //= docs/protocol §3.3(d)
         if !keep(receiver.way(), opened.remembered) {
             return Err(Refused::NotKept);
         }

@@ -52,6 +52,7 @@ impl Profile {
     ///
     /// # Errors
     /// The byte is invalid, or of another strength.
+    //= docs/protocol §3.1(f)
     pub(crate) fn required(code: u8, strength: Strength) -> Result<Self, Refused> {
         let profile = Self::from_code(code).ok_or(Refused::Malformed)?;
         if profile.strength == strength { Ok(profile) } else { Err(Refused::Strength) }

@@ -114,6 +114,26 @@ mod tests {
         }
     }
 
+    /// All orders of any three counters of two words and a half, at the smallest window.
+    #[test]
+    fn any_three_counters_are_accepted_once_and_within_the_window() {
+        const COUNTERS: u64 = 160;
+        for code in 0..COUNTERS.pow(3) {
+            let counters = [code, code / COUNTERS, code / COUNTERS / COUNTERS];
+            let counters = counters.map(|counter| counter % COUNTERS);
+            let mut window = ReplayWindow::new(1);
+            let packets = window.packets();
+            for (place, counter) in counters.into_iter().enumerate() {
+                let before = &counters[..place];
+                // A counter that was too late may equal one that was accepted later.
+                let newest = before.iter().copied().max();
+                let late = newest.is_some_and(|newest| newest + 1 > counter + packets);
+                let fresh = !late && !before.contains(&counter);
+                assert_eq!(window.accept(counter), fresh, "{counters:?}, {counter}");
+            }
+        }
+    }
+
     #[test]
     fn the_last_counter_is_never_accepted() {
         let mut window = ReplayWindow::new(64);

@@ -44,6 +44,7 @@ impl<T> Ring<T> {
     }
 
     /// Adds an epoch that the peer may not have: it is used for sending after [`Ring::confirm`].
+    //= docs/protocol §3.5(b)
     pub fn propose(&mut self, epoch: Epoch<T>) {
         self.next = Some(epoch);
     }
@@ -126,6 +127,7 @@ mod tests {
         Epoch { key_id, since: u64::from(key_id), keys: () }
     }
 
+    //= docs/protocol §3.5(b)
     #[test]
     fn proposed_epoch_is_received_but_not_sent_with_until_confirmed() {
         let mut ring = Ring::default();

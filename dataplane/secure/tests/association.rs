@@ -257,6 +257,7 @@ fn reports_verify_once_at_the_source_and_only_as_the_sink_wrote_them() {
     }
 }
 
+//= docs/protocol §3.1(a)
 #[test]
 fn handshakes_of_one_scope_mean_nothing_in_another() {
     for scopes in [[Scope::Hop, Scope::Edge(0)], [Scope::Edge(1), Scope::Edge(2)]] {

@@ -242,6 +242,7 @@ fn late_copies_of_initiations_cause_nothing() {
 
 /// A virtual machine is restored from a snapshot of its memory, minutes or days old. Its clocks are
 /// those of the snapshot, or its wall clock is right. The same seed makes the same two ends twice.
+//= docs/protocol §3.3(f)
 #[test]
 fn end_that_is_set_back_to_a_snapshot_finds_out_and_no_other_does() {
     for seed in 20..28 {

@@ -210,6 +210,7 @@ fn another_psk_or_key_never_agrees() {
     assert!(net.nodes.iter().all(|node| node.sent == 0 && node.accepted == 0));
 }
 
+//= docs/protocol §3.2(c)
 #[test]
 fn gate_asks_for_cookies_under_load_and_admits_who_brings_one() {
     let mut alice = Node::new(0, 0, PSK, 1);
@@ -242,6 +243,7 @@ fn gate_asks_for_cookies_under_load_and_admits_who_brings_one() {
 }
 
 /// A third party knows all public keys, and private keys of its own only.
+//= docs/protocol §3.2(b)
 #[test]
 fn third_parties_use_up_nothing_that_a_peer_needs() {
     let mut alice = Node::new(0, 0, PSK, 1);

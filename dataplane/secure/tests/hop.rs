@@ -30,6 +30,7 @@ fn take<'a>(receiver: &mut HopReceiver, packet: &'a [u8]) -> Result<&'a [u8], Re
 }
 
 proptest! {
+    //= docs/protocol §2.11(d)
     #[test]
     fn packets_in_any_order_with_copies_are_accepted_once(
         order in proptest::collection::vec(0..60_usize, 1..300)
@@ -64,6 +65,7 @@ proptest! {
         prop_assert_eq!(take(&mut receiver, &original), Ok(&packet[..]));
     }
 
+    //= docs/protocol §2.11(d)
     #[test]
     fn junk_does_not_move_the_window(
         payload in proptest::collection::vec(any::<u8>(), 1..BYTES_MAX),

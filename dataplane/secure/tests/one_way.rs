@@ -55,6 +55,7 @@ fn both_ends_derive_the_same_secrets_once_per_opening() {
     assert_eq!(receiver.receive(&first.opening).expect_err("over"), Refused::Stale);
 }
 
+//= docs/protocol §3.3(e)
 #[test]
 fn a_restarted_receiver_that_remembers_accepts_nothing_recorded() {
     let first = sender(5);
@@ -232,6 +233,7 @@ fn restarts_of_either_side_take_nothing_that_was_recorded() {
     assert!(packets.iter().all(|packet| again.takes(packet).is_err()));
 }
 
+//= docs/protocol §3.3(d)
 #[test]
 fn what_cannot_be_kept_is_not_believed() {
     let mut chance = Chance(79);

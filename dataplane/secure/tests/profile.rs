@@ -98,6 +98,7 @@ fn ends_of_other_strengths_both_say_so_and_have_no_keys() {
     assert!(Refused::Strength.to_string().contains("edge_profile"), "what to change");
 }
 
+//= docs/protocol §3.1(f)
 #[test]
 fn openings_and_tellings_of_another_strength_are_refused_in_words() {
     for (told, required) in STRENGTHS.iter().flat_map(|one| STRENGTHS.map(|other| (*one, other))) {

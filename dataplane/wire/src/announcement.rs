@@ -219,6 +219,7 @@ impl Entry {
 /// # Errors
 /// [`HeaderError`] when it is of another type, has flags, is too short or too long, or ends in the
 /// middle of an entry.
+//= docs/protocol §2.10(a)
 pub fn parse_announcement(
     payload: &[u8],
 ) -> Result<(Header, Announcement, impl Iterator<Item = Entry> + '_), HeaderError> {
@@ -360,6 +361,7 @@ mod tests {
         }
     }
 
+    //= docs/protocol §2.10(a)
     #[test]
     fn unknown_kinds_are_skipped_and_too_many_entries_refused() {
         let entries = [Entry::Expects { flow: 7 }; ENTRIES_MAX];

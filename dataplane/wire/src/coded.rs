@@ -214,6 +214,7 @@ pub enum PackedCoding<'a> {
 /// [`HeaderError`] when anything is missing: the header, the block word of a BATS packet, the whole
 /// vector, or at least one byte of symbol; when a systematic index is not below the size; or when
 /// the packet is of another type.
+//= docs/protocol §2.4(a)
 #[inline]
 pub fn parse_coded(payload: &[u8]) -> Result<Coded<'_>, HeaderError> {
     let header = CodedHeader::parse(payload)?;
@@ -407,6 +408,7 @@ mod tests {
         }
     }
 
+    //= docs/protocol §2.2(a)
     #[test]
     fn flags_without_a_meaning_are_refused() {
         for flags in [Flags::INTERACTIVE, Flags::INTERACTIVE | Flags::MENDED] {
@@ -415,6 +417,7 @@ mod tests {
         }
     }
 
+    //= docs/protocol §2.4(a)
     #[test]
     fn index_at_or_above_the_size_is_refused() {
         let mut bytes = packet(&header(Flags::SYSTEMATIC), 8);

@@ -331,6 +331,7 @@ pub fn items(payload: &[u8]) -> impl Iterator<Item = Item<'_>> + '_ {
 }
 
 /// Withdraws the NACKs that `answered` returns true for: nodes further upstream do not see them.
+//= docs/protocol §2.8(h)
 pub fn withdraw_nacks(payload: &mut [u8], mut answered: impl FnMut(Nack) -> bool) {
     let mut rest = payload.get_mut(FEEDBACK_BYTES..).unwrap_or(&mut []);
     while let Some((head, body)) = rest.split_at_mut_checked(ITEM_HEADER_BYTES) {

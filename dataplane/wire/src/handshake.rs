@@ -74,6 +74,7 @@ fn write_handshake(flow: u32, is_edge: bool, message: &[u8], out: &mut [u8]) -> 
 ///
 /// # Panics
 /// When `packet` is shorter than a header.
+//= docs/protocol §2.9(c)
 pub fn travel(packet: &mut [u8]) -> bool {
     const HOP_INDEX_OFFSET: usize = 12;
     packet[HOP_INDEX_OFFSET] = packet[HOP_INDEX_OFFSET].saturating_add(1);
@@ -86,6 +87,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        //= docs/protocol §2.9(c)
         #[test]
         fn written_messages_are_read_again_and_travel_a_bounded_way(
             flow: u32, is_edge: bool,

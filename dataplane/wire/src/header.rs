@@ -59,6 +59,7 @@ impl PacketType {
     ];
 
     /// The type of a nibble.
+    //= docs/protocol §2.5(a)
     #[inline(always)]
     pub fn from_nibble(nibble: u8) -> Option<PacketType> {
         Some(match nibble {
@@ -162,6 +163,7 @@ impl Header {
     /// [`HeaderError`] when there are too few bytes, or version, type or shard are invalid.
     #[inline]
     pub fn parse(payload: &[u8]) -> Result<Header, HeaderError> {
+        //= docs/protocol §2.1(a), §2.1(b)
         let bytes: &[u8; HEADER_BYTES] = payload.first_chunk().ok_or(HeaderError::Truncated)?;
         let version = bytes[0] >> 4;
         if version != VERSION {
@@ -204,6 +206,7 @@ impl Header {
     ///
     /// # Errors
     /// [`HeaderError::Flags`] when there are others.
+    //= docs/protocol §2.2(a)
     #[inline]
     pub(crate) fn with_flags_of(self, allowed: u8) -> Result<Header, HeaderError> {
         if self.flags.0 & !(allowed | Flags::FIELD) == 0 {
@@ -288,11 +291,29 @@ pub(crate) mod tests {
         assert_eq!(bytes, [0x32, 0x22, 3, 15, 4, 5, 6, 7, 8, 9, 10, 11, 12, 0, 0, 0]);
     }
 
+    //= docs/protocol §2.1(b)
     #[test]
     fn shard_out_of_range_is_refused() {
         let mut bytes = [0; HEADER_BYTES];
         (bytes[0], bytes[3]) = (VERSION << 4 | 2, SHARDS_MAX as u8);
         assert_eq!(Header::parse(&bytes), Err(HeaderError::Value));
+    }
+
+    /// Every distance of 16 bits, from either end of the number space and of its halves.
+    #[test]
+    fn serial_numbers_are_ordered_by_their_distance_wherever_they_wrap() {
+        let ends = [0, 1, u32::MAX, 1 << 31, (1 << 31) - 1];
+        for bits in 0..=u32::from(u16::MAX) {
+            for distance in [bits, bits << 16, !bits, (1 << 31) + bits, (1 << 31) - bits] {
+                let is_ahead = (1..1 << 31).contains(&distance);
+                let is_behind = distance > 1 << 31;
+                for a in ends {
+                    let b = a.wrapping_add(distance);
+                    let orders = (serial_before(a, b), serial_before(b, a));
+                    assert_eq!(orders, (is_ahead, is_behind), "{a} and {b}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -121,6 +121,7 @@ pub fn parse_link(payload: &[u8]) -> Result<LinkReport, HeaderError> {
         beyond: half(44),
         missing: Missing::of((0..usize::from(half(46))).map(|at| half(48 + 2 * at.min(6)))),
     };
+    //= docs/protocol §2.7(a)
     if usize::from(half(46)) > LINK_MISSING_MAX {
         return Err(HeaderError::Value);
     }
@@ -247,6 +248,7 @@ mod tests {
         }
     }
 
+    //= docs/protocol §2.7(a)
     #[test]
     fn reports_in_no_order_are_refused() {
         let mut bytes = [0; LINK_BYTES];

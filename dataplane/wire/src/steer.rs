@@ -374,6 +374,7 @@ mod tests {
         }
     }
 
+    //= docs/protocol §2.1(a), §2.5(a)
     #[test]
     fn decide_first_byte_version_and_type_checked() {
         for first in 0..=255u8 {

@@ -23,6 +23,8 @@ pub(crate) struct Crew {
     /// Packets handed over, by the worker that they wait for.
     queued: Vec<usize>,
     pub keys: Keys,
+    /// Whether hops have keys.
+    pub has_hop_tags: bool,
 }
 
 impl Crew {
@@ -49,6 +51,7 @@ impl Crew {
             owners,
             queued: vec![0; workers],
             keys: Keys::default(),
+            has_hop_tags: false,
         }
     }
 

@@ -37,6 +37,10 @@ mod hop_tags;
 
 mod attack;
 
+mod liar;
+
+mod liar_rows;
+
 mod node;
 
 mod crew;
@@ -71,6 +75,8 @@ pub use attack::{Attack, Forgery, Knowledge};
 pub use code::Code;
 pub use delay::Delays;
 pub use generate::Weather;
+pub use liar::{Liar, Lie};
+pub use liar_rows::LiarRow;
 pub use link::{Link, LinkCounters, Rate};
 pub use run_report::{Rank, RunReport};
 pub use scenario::{Change, Hop, Promise, Scenario, Threads};

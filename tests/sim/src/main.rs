@@ -7,7 +7,7 @@ use std::io::{BufWriter, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
-use recoded_sim::{Described, Promise, Scenario, Summary, Swept, run, run_watched, sweep};
+use recoded_sim::{Described, LiarRow, Promise, Scenario, Summary, Swept, run, run_watched, sweep};
 
 /// Plays the scenario of a seed and shows what happened, or looks for seeds that fail.
 #[derive(Parser)]
@@ -22,6 +22,9 @@ struct Arguments {
     /// Threads for --count.
     #[arg(long, default_value_t = 4)]
     threads: usize,
+    /// Shows what arrives over two paths while a relay of one of them lies, for each lie.
+    #[arg(long, conflicts_with_all = ["count", "trace"])]
+    liars: bool,
     /// Prints every step of the run.
     #[arg(long, conflicts_with = "count")]
     trace: bool,
@@ -31,6 +34,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match arguments.count {
         Some(count) => search(&arguments, count),
+        None if arguments.liars => liars(arguments.seed),
         None => repeat(&arguments),
     };
     match result {
@@ -40,6 +44,13 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn liars(seed: u64) -> Result<(), Box<dyn Error>> {
+    println!("code    spread    lie                               share  missing    99th pct");
+    let rows = LiarRow::all(seed).map_err(|(row, violation)| format!("{row}: {violation}"))?;
+    rows.iter().for_each(|row| println!("{row}"));
+    Ok(())
 }
 
 fn search(arguments: &Arguments, count: u64) -> Result<(), Box<dyn Error>> {

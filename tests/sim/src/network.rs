@@ -21,6 +21,7 @@ use crate::attack::{Attacker, Knowledge};
 use crate::code::Bounds;
 use crate::graph::Wires;
 use crate::hop_tags::HopKeys;
+use crate::liar::LiarAtWork;
 use crate::link::{Channel, Link};
 use crate::node::{Make, Node};
 use crate::oracle::Oracle;
@@ -97,6 +98,7 @@ pub(crate) struct Network<'a> {
     /// By hop: towards the sink, towards the source.
     channels: Vec<(Channel, Channel)>,
     attackers: Vec<Attacker<'a>>,
+    liars: Vec<LiarAtWork>,
     /// By node.
     stopped: Vec<Stopped>,
     /// Pending events, by time and order of creation.
@@ -132,6 +134,7 @@ impl<'a> Network<'a> {
             frames: scenario.frames,
             threads: scenario.threads,
             bounds,
+            hop_tags: scenario.hop_tags,
             seed,
         };
         let keys = scenario.hop_tags.then(|| HopKeys::new(seed));
@@ -154,6 +157,7 @@ impl<'a> Network<'a> {
                 .map(|(hop, link)| (channel(link.down, hop, false), channel(link.up, hop, true)))
                 .collect(),
             attackers: attacks.map(|(index, attack)| Attacker::new(attack, seed, index)).collect(),
+            liars: scenario.liars.iter().copied().map(LiarAtWork::new).collect(),
             stopped: vec![Stopped::default(); scenario.nodes.len()],
             queue: BTreeMap::new(),
             serial: 0,
@@ -567,15 +571,18 @@ impl<'a> Network<'a> {
         Ok(())
     }
 
-    fn send(&mut self, node: usize, Sent { hop, source_port, payload }: Sent) {
+    fn send(&mut self, node: usize, Sent { hop, source_port, mut payload }: Sent) {
         let is_up = is_up(hop);
+        let liar = self.liars.iter_mut().find(|it| it.liar.node == node);
+        let late = liar.map_or(Some(0), |liar| liar.change(self.now, is_up, &mut payload));
+        let Some(late) = late else { return };
         self.note(&Step::Sent { node, is_up, payload: &payload });
         let edge = self.wires.edge(node, hop);
         let (to, peer) = self.wires.end(edge, is_up);
         let (down, up) = &mut self.channels[edge];
         let channel = if is_up { up } else { down };
         let (queue, serial) = (&mut self.queue, &mut self.serial);
-        channel.send(self.now, payload, |arrival| {
+        channel.send(self.now + late, payload, |arrival| {
             let what = What::Arrive { node: to, peer, source_port, payload: arrival.payload };
             queue.insert((arrival.at, *serial), what);
             *serial += 1;

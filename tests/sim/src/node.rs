@@ -26,6 +26,7 @@ pub(crate) struct Make {
     pub frames: usize,
     pub threads: Threads,
     pub bounds: Bounds,
+    pub hop_tags: bool,
     pub seed: u64,
 }
 
@@ -55,6 +56,7 @@ impl Node {
         let stage_bytes_max = make.bounds.stage_bytes;
         let mut crew = Crew::new(&params, make.workers, make.threads, stage_bytes_max, random);
         let is_relay = matches!(params.role, Role::Relay { .. });
+        crew.has_hop_tags = make.hop_tags;
         crew.keys = Keys::new(make.seed, is_relay.then_some(make.index), params.strict);
         Node { start, workers, crew, params, edition: 1, hash_key: 0, starved: 0, make }
     }

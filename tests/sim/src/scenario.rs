@@ -8,6 +8,7 @@ use recoded_pipeline::params::{FlowParams, Nanos, Role};
 
 use crate::attack::Attack;
 use crate::code::Code;
+use crate::liar::Liar;
 use crate::link::Link;
 use crate::traffic::{DOWN, FLOW, TUNNEL, Traffic, UP};
 
@@ -39,6 +40,8 @@ pub struct Scenario {
     pub hop_tags: bool,
     /// Attackers.
     pub attacks: Vec<Attack>,
+    /// Relays that lie.
+    pub liars: Vec<Liar>,
     /// Conditions beyond the invariants of every run.
     pub promise: Promise,
 }
@@ -169,6 +172,7 @@ impl Scenario {
             changes: Vec::new(),
             hop_tags: false,
             attacks: Vec::new(),
+            liars: Vec::new(),
             promise: Promise {
                 intact: true,
                 genuine: false,
@@ -233,7 +237,8 @@ impl Scenario {
 
     /// Whether nodes accept only unaltered packets of their neighbours.
     pub(crate) fn is_genuine(&self) -> bool {
-        (self.attacks.is_empty() || self.hop_tags) && self.promise.intact
+        let is_outside = self.attacks.is_empty() || self.hop_tags;
+        is_outside && self.liars.is_empty() && self.promise.intact
     }
 
     /// Promises that everything is delivered.

@@ -73,6 +73,10 @@ impl Egress for Outside<'_> {
         Some(&mut self.crew.keys)
     }
 
+    fn is_authenticated(&self, _peer: PeerId) -> bool {
+        self.crew.has_hop_tags
+    }
+
     fn transmit(&mut self, hop: PeerId, span: Span, outer: Outer) {
         self.outputs.sent.push((hop, outer.source_port, span));
     }
@@ -386,12 +390,14 @@ impl Worker {
             repairs += counters.sent_repair;
         }
         let handed_over = self.pipeline.report().packets.handed_over;
+        // A packet of generations may go to each next hop, and is counted once.
+        let next = self.fans.0;
         let laws = [
             ("packets from the tunnel", ingress, (observed.ingress, 0)),
             ("packets to the tunnel", delivered, (observed.delivered, 0)),
             // A relay counts a repair that it forwards both as a repair and as forwarded or
             // recoded.
-            ("packets sent", observed.sent_down, (sent, repairs)),
+            ("packets sent", observed.sent_down, (sent, repairs + (next - 1) * (sent + repairs))),
             ("packets of the flow", received, (0, observed.received_data)),
             ("packets judged", judged, (0, received)),
             ("packets handed over", handed_over, (observed.handed_over, 0)),

@@ -33,6 +33,7 @@ impl<E: Egress> Outlet<'_, E> {
     ) {
         let Self { egress, combiner, tunnel, shard, sealed, datagrams } = self;
         let (opened, copy) = combiner.packets();
+        //= docs/protocol §2.12(b)
         let packet = match (*sealed, envelope_of(carried)) {
             (true, Some(envelope)) => {
                 let place = &mut opened[..envelope.len()];

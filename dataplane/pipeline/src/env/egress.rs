@@ -228,6 +228,12 @@ pub trait Egress {
         None
     }
 
+    /// Whether the keys of its hop authenticate the packets of a neighbour.
+    fn is_authenticated(&self, peer: PeerId) -> bool {
+        let _ = peer;
+        false
+    }
+
     /// A neighbour sent enough symbols with wrong tags that its keys should be changed.
     fn distrust(&mut self, peer: PeerId) {
         let _ = peer;

@@ -23,6 +23,8 @@ pub struct Recorder<K = NoKeys> {
     pub copies: bool,
     /// Keys of sealed and tagged flows.
     pub keys: Option<K>,
+    /// Whether hops have keys.
+    pub authenticated: bool,
     /// How often keys with a neighbour were distrusted.
     pub distrusted: usize,
     /// Requests for stages.
@@ -82,6 +84,7 @@ impl<K> Default for Recorder<K> {
             delivered: Vec::new(),
             copies: true,
             keys: None,
+            authenticated: false,
             distrusted: 0,
             stages: Requests::here(),
             plans: Requests::here(),
@@ -157,6 +160,10 @@ impl<K: Keys> Egress for Recorder<K> {
         if self.copies {
             self.delivered.push(packet.to_vec());
         }
+    }
+
+    fn is_authenticated(&self, _peer: PeerId) -> bool {
+        self.authenticated
     }
 
     fn distrust(&mut self, _peer: PeerId) {

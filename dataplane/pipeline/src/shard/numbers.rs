@@ -21,6 +21,7 @@ impl SourceNumbers {
 
     /// Lets a new stage of a tagged flow begin above the numbers of those before, as after a
     /// restart: nodes find nothing in common with those before.
+    //= docs/protocol §4.5(e)
     pub(crate) fn begin(&self, stage: &mut Stage) {
         let place = stage.params.code.packet_type() as usize % TYPES;
         if let Some(number) = self.0[place].filter(|_| stage.params.tagged) {

@@ -112,6 +112,7 @@ mod tests {
         assert_eq!(log.begun, start.wrapping_add(401 - 256));
     }
 
+    //= docs/protocol §2.8(i)
     #[test]
     fn blocks_lie_within_what_is_held_at_every_age() {
         let mut log = ArrivalLog::new(1024);

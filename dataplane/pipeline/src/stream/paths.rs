@@ -254,9 +254,9 @@ impl Paths {
         self.arrivals.note_requested(number);
     }
 
-    /// Notes that the sink sent a report.
-    pub(crate) fn note_heard(&mut self) {
-        self.arrivals.note_heard();
+    /// Notes that the sink sent a report when it had the symbol `newest`; `end` is the next number.
+    pub(crate) fn note_heard(&mut self, newest: u32, end: u32, now: Nanos) {
+        self.arrivals.note_heard(newest, end, now);
     }
 
     /// Processes the sink's report on symbols that arrived, sent when it had the symbol `newest`.
@@ -341,6 +341,7 @@ impl Paths {
             note(&mut self.doubted.0, place, is_in_doubt);
             note(&mut self.doubted.1, place, is_stuck);
             if is_news {
+                //= docs/protocol §4.2(a)
                 self.again_at.0 = now + TAKE_OVER_NANOS;
                 let confirmed = self.takes_confirmed(&hops[place].1, now);
                 self.take_over(hops, place, store, confirmed, now);

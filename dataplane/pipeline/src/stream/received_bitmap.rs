@@ -160,6 +160,23 @@ mod tests {
         }
     }
 
+    /// All subsets of twelve places, at the ends of words, of the table and of the numbers.
+    #[test]
+    fn any_subset_of_twelve_places_is_missing_exactly() {
+        for first in [0, 58, 64, PLACES - 5, u32::MAX - 11, u32::MAX - 5, u32::MAX] {
+            let mut had = ReceivedBitmap::new();
+            for subset in 0..1u32 << 12 {
+                had.begin(first);
+                had.hear(first.wrapping_add(12));
+                let is_set = |place: &u32| subset >> place & 1 != 0;
+                (0..12).filter(is_set).for_each(|place| had.set(first.wrapping_add(place)));
+                let missing = had.missing::<12>().map(|place| place.wrapping_sub(first));
+                let expected = (0..12).filter(|place| !is_set(place));
+                assert!(missing.eq(expected), "{subset:#b} from {first}");
+            }
+        }
+    }
+
     #[test]
     fn what_is_too_old_is_not_missed() {
         let mut had = ReceivedBitmap::new();

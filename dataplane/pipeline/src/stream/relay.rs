@@ -97,6 +97,7 @@ impl Lifecycle for StreamRelay {
             round_trips: header.round_trips,
             profile: StreamParams::announced(&header).profile,
             has_paths: header.common.flags.has(Flags::PATHS),
+            //= docs/protocol §2.6(d)
             open_loop: header.open_loop().map(|units| {
                 let combinations = f64::from(units) / f64::from(OPEN_LOOP_UNITS);
                 combinations.min(cx.params.redundancy_max - 1.0)

@@ -362,7 +362,9 @@ impl Sender {
                     self.mean_bytes = (7 * mean + bytes) / 8;
                     let placed = &mut self.placed[place as usize % PLACES];
                     (placed.sent_at, placed.has_come) = (now, false);
-                    self.left_symbol(is_repair, bytes);
+                    if is_repair {
+                        self.budget.spend(bytes);
+                    }
                 }
                 if matches!(what, Next::Symbol { is_repair: false, .. }) {
                     let way = self.link.round_trip.base().unwrap_or(0);
@@ -449,6 +451,7 @@ impl Sender {
         // Other paths have taken over the symbols that are not forwarded.
         let is_lost_behind = self.is_path && (is_suspended || self.is_stuck_behind());
         self.budget.hear(payload.len());
+        let mut acknowledged = 0;
         let Self { receiver, link, open, given_up, placed, .. } = self;
         let hop = *receiver;
         let heard = link.resolve(report, payload, now, |carried, outcome| {
@@ -456,6 +459,7 @@ impl Sender {
                 (Carried::Symbol { number, .. }, Outcome::Came) if is_lost_behind => came(number),
                 (_, Outcome::Came) if is_lost_behind => {}
                 (Carried::Symbol { number, place }, Outcome::Came) => {
+                    acknowledged += 1;
                     store.set_done(number, hop);
                     let placed = &mut placed[place as usize % PLACES];
                     placed.has_come |= placed.number == number;
@@ -470,6 +474,7 @@ impl Sender {
                     store.set_done(number, hop);
                 }
                 (Carried::Combination { first, count }, Outcome::Came) => {
+                    acknowledged += 1;
                     // It recovers the oldest of its symbols that is still open.
                     let is_in = |at: &(u32, u32)| at.1.wrapping_sub(first) < u32::from(count);
                     if let Some(index) = open.iter().position(is_in) {
@@ -480,6 +485,7 @@ impl Sender {
                 _ => {}
             }
         });
+        self.note_acknowledged(acknowledged);
         self.link.rate.note_vanishing(self.link.in_flight.sizes_mut().take_vanishing());
         self.send_open_again(now);
         self.send_missing(store, &report.missing, now);

@@ -284,9 +284,9 @@ impl Senders {
         Ok(())
     }
 
-    /// Notes that the sink reported.
-    pub(crate) fn note_sink(&mut self) {
-        self.paths.note_heard();
+    /// Notes that the sink reported, when it had the symbol `newest`.
+    pub(crate) fn note_sink(&mut self, store: &Store, newest: u32, now: Nanos) {
+        self.paths.note_heard(newest, store.end(), now);
     }
 
     /// Processes the sink's report on symbols that arrived, sent when it had the symbol `newest`.
@@ -330,10 +330,11 @@ impl Senders {
         self.again_at = None;
         let floor = floor(cx.params);
         let Self { hops, paths, .. } = self;
-        for (place, (_, sender)) in hops.iter_mut().enumerate() {
+        for (place, (peer, sender)) in hops.iter_mut().enumerate() {
             sender.protect(outgoing.profile, lag);
             sender.set_open_loop(outgoing.open_loop);
             sender.set_floor(floor);
+            sender.set_authenticated(cx.io.egress.is_authenticated(*peer));
             for _ in 0..PER_CALL {
                 let Some(frame) = cx.io.frames.take() else {
                     if sender.due(cx.io.now).is_some_and(|due| due <= cx.io.now) {

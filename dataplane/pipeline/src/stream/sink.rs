@@ -202,6 +202,7 @@ impl StreamSink {
             failed: cx.counters.generations_failed as u32,
         });
         let epoch = cx.upstream.epoch();
+        //= docs/protocol §2.8(i)
         let mut random = || cx.io.combiner.next_u32();
         let block = self.has_paths.then(|| self.arrived.block([random(), random()])).flatten();
         let seals = cx.params.has_edge_keys();

@@ -276,7 +276,7 @@ impl SourceCode for StreamSource {
                 }
                 Item::Flow(report) => {
                     self.remote.hear(report);
-                    self.senders.note_sink();
+                    self.senders.note_sink(&self.store, report.newest, now);
                     newest = Some(report.newest);
                     if cx.params.tagged {
                         let window = self.store.symbols() as u32;

@@ -51,6 +51,7 @@ fn codes() -> Vec<FlowParams> {
 
 /// Three blind packets that named 256 hops once crashed the daemon: plans were made in an array of
 /// 255.
+//= docs/protocol §2.8(b)
 #[test]
 fn feedback_that_names_every_hop_index_is_bounded() {
     for params in codes() {
@@ -73,6 +74,25 @@ fn feedback_that_names_every_hop_index_is_bounded() {
         node.tick(10 * MILLI);
         assert!(node.flow().hops.len() <= HOPS_MAX);
         assert_eq!(node.leaked(), 0);
+    }
+}
+
+//= docs/protocol §2.1(c), §2.1(d)
+#[test]
+fn packets_that_travelled_too_far_are_dropped_by_reason() {
+    let mut relay = Node::new(params(Role::Relay { upstream: UP }), 1);
+    let dropped = |node: &Node, reason: DropReason| node.packets().dropped[reason as usize];
+    for (hop_index, expected) in [(63, 0), (64, 1), (255, 2)] {
+        let common = header(PacketType::Stream, Flags::END, u32::from(hop_index));
+        let common = Header { hop_index, ..common };
+        let mut bytes = vec![0; KEEPALIVE_BYTES];
+        StreamHeader { common, window_log2: 6, round_trips: 0 }.write(&mut bytes);
+        relay.receive(&bytes, MILLI);
+        assert_eq!(dropped(&relay, DropReason::HopLimit), expected);
+    }
+    for (travelled, expected) in [(64, 0), (254, 0), (255, 1)] {
+        relay.receive(&feedback(travelled, 1000 + u32::from(travelled), &[hop(0, 0.5)]), MILLI);
+        assert_eq!(dropped(&relay, DropReason::WrongRole), expected, "{travelled} hops");
     }
 }
 
@@ -275,6 +295,7 @@ fn relay_sends_three_times_the_bytes_it_received_and_no_more() {
 }
 
 /// Forty forged requests once kept a source busy for ten seconds.
+//= docs/protocol §2.8(c)
 #[test]
 fn forged_repair_requests_are_answered_within_a_budget() {
     for (params, unit) in codes().into_iter().zip(["generation", "block"]) {
@@ -375,6 +396,7 @@ fn forged_generations_draw_few_requests() {
 }
 
 /// A keepalive of an unknown flow does not announce its code.
+//= docs/protocol §2.6(c)
 #[test]
 fn forged_keepalives_open_nothing() {
     let mut relay = Node::new(params(Role::Relay { upstream: UP }), 5);

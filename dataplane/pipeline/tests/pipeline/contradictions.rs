@@ -152,6 +152,7 @@ fn random_payload_sets_decode_to_framing_errors() {
 
 /// Every other packet contradicts the first of its block: in its block word, batch size, field,
 /// epoch.
+//= docs/protocol §2.4(b)
 #[test]
 fn contradictions_are_mismatches() {
     for (role, host) in hosts().into_iter().enumerate() {

@@ -111,6 +111,7 @@ fn open_and_closed_loops_take_turns_under_traffic() {
 }
 
 /// An upstream cannot make a relay send more than its operator allows.
+//= docs/protocol §2.6(d)
 #[test]
 fn relay_sends_no_more_than_its_redundancy_max() {
     let load = Load { rate: Some(200.0), ..ORDERED };

@@ -274,6 +274,7 @@ fn copies_on_both_paths_take_the_shorter_time() {
 
 /// Reports that alternately claim that nothing is forwarded behind the first hop, and that all is
 /// well.
+//= docs/protocol §4.2(a)
 #[test]
 fn forged_reports_of_a_silent_path_cost_little() {
     let (fast, slow) = uplinks();

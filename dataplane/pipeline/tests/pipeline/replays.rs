@@ -220,6 +220,7 @@ fn keys_change_without_a_packet_lost_whatever_is_replayed() {
 }
 
 /// A change of the configuration makes another source, under the same keys: nodes follow it.
+//= docs/protocol §4.5(e)
 #[test]
 fn source_that_a_change_makes_anew_is_followed_under_the_same_keys() {
     for (code, seed) in codes().into_iter().zip(780..) {

@@ -57,6 +57,7 @@ fn wrong_reports(line: &Line) -> u64 {
     line.packets(0).dropped[DropReason::WrongReport as usize]
 }
 
+//= docs/protocol §2.8(g)
 #[test]
 fn forged_reports_of_a_sink_are_dropped_where_edges_have_keys() {
     for has_keys in [false, true] {
@@ -90,6 +91,7 @@ fn forged_reports_of_a_sink_are_dropped_where_edges_have_keys() {
     }
 }
 
+//= docs/protocol §2.8(g), §2.8(h)
 #[test]
 fn reports_that_a_relay_changes_are_dropped_and_copies_are_read_once() {
     let mut line = Line::with(&[Link::new(0.02, 5); 2], DATAGRAMS, 62, keys(true));

@@ -393,6 +393,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     /// Arbitrary symbols, marked as sealed, as an IP packet or not at all.
+    //= docs/protocol §2.12(b)
     #[test]
     fn forged_symbols_of_any_bytes_are_refused_and_counted(
         symbols in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..200), 1..40),

@@ -53,7 +53,16 @@ fn line_over(
     to: usize,
     attack: impl Fn(u32, &StreamPacket) -> Vec<u8>,
 ) -> (f64, Line) {
-    let mut line = Line::new(&[link; 2], load, 1);
+    attack_line(Line::new(&[link; 2], load, 1), to, attack)
+}
+
+/// The same of a line.
+fn attack_line(
+    mut line: Line,
+    to: usize,
+    attack: impl Fn(u32, &StreamPacket) -> Vec<u8>,
+) -> (f64, Line) {
+    let load = line.load;
     line.run(SECOND);
     let mut symbol: Option<StreamPacket> = None;
     let mut most_bytes = load.bytes;
@@ -237,11 +246,18 @@ fn link_reports_that_call_large_packets_lost_end_nothing() {
     assert!(share >= 0.95, "{share}");
 }
 
+/// Bytes that the source retransmits in all.
+const RESERVE: u64 = 3 << 19;
+
 /// Share of the packets that arrive over links without losses, bytes that the source retransmits,
-/// and bytes of the forged packets that draw them.
-fn drawn(attack: impl Fn(u32, &StreamPacket) -> Vec<u8>) -> (f64, u64, u64) {
+/// and bytes of the forged packets that draw them. With keys, the neighbour itself forms them.
+fn drawn(has_keys: bool, attack: impl Fn(u32, &StreamPacket) -> Vec<u8>) -> (f64, u64, u64) {
     let forged = std::cell::Cell::new(0);
-    let (share, line) = line_over(Link::new(0.0, 2), INFORMED, 0, |turn, newest| {
+    let mut line = Line::new(&[Link::new(0.0, 2); 2], INFORMED, 1);
+    if has_keys {
+        line.authenticate();
+    }
+    let (share, line) = attack_line(line, 0, |turn, newest| {
         let bytes = attack(turn, newest);
         forged.set(forged.get() + bytes.len() as u64);
         bytes
@@ -251,40 +267,73 @@ fn drawn(attack: impl Fn(u32, &StreamPacket) -> Vec<u8>) -> (f64, u64, u64) {
     (share, repairs, forged.get())
 }
 
-/// `hostile.md`, F5: seven symbols each, older than a round trip, once drew 20 to 31 times their
-/// bytes.
-#[test]
-fn link_reports_of_missing_symbols_draw_three_times_their_bytes() {
-    let (_, honest, _) = drawn(|_, _| Vec::new());
-    let (share, repairs, forged) = drawn(|turn, newest| {
-        // Numbers that were reported before.
-        let horizon = newest.header.common.link_sequence.wrapping_sub(500);
-        let mut bytes = report(newest, horizon, turn, &[]);
-        let back = 40 + turn % 60 * 7;
-        let place = |index: u32| newest.symbol().unwrap().place.wrapping_sub((back + index) as u16);
-        let mut named = match parse(&bytes) {
-            Ok(Packet::Link(report)) => report,
-            other => panic!("a link report: {other:?}"),
-        };
-        named.missing = Missing::of((0..7).map(place));
-        write_link(&named, [].into_iter(), &mut bytes);
-        bytes
-    });
-    // A burst, and a few symbols that were not reported yet.
-    let most = honest + 3 * forged + (20 << 10);
-    assert!(repairs <= most, "{repairs} bytes for {forged} forged, {honest} without");
-    assert!(share >= 0.95, "{share}");
+/// A report of seven symbols that were reported before, and older than a round trip.
+fn missing_symbols(turn: u32, newest: &StreamPacket) -> Vec<u8> {
+    let horizon = newest.header.common.link_sequence.wrapping_sub(500);
+    let mut bytes = report(newest, horizon, turn, &[]);
+    let back = 40 + turn % 60 * 7;
+    let place = |index: u32| newest.symbol().unwrap().place.wrapping_sub((back + index) as u16);
+    let mut named = match parse(&bytes) {
+        Ok(Packet::Link(report)) => report,
+        other => panic!("a link report: {other:?}"),
+    };
+    named.missing = Missing::of((0..7).map(place));
+    write_link(&named, [].into_iter(), &mut bytes);
+    bytes
 }
 
-/// Each symbol was retransmitted a thousand times, in front of new ones.
+/// A report that none of the newest packets arrived.
+fn nothing_came(turn: u32, newest: &StreamPacket) -> Vec<u8> {
+    let horizon = newest.header.common.link_sequence.wrapping_add(1);
+    let gap = LinkGap { first: horizon.wrapping_sub(900), count: 900 };
+    report(newest, horizon, turn, &[gap])
+}
+
+/// `hostile.md`, F5: seven symbols each, older than a round trip, once drew 20 to 31 times their
+/// bytes. With keys, three times.
+//= docs/protocol §7.1 B16
 #[test]
-fn link_reports_that_nothing_came_draw_three_times_the_new_bytes() {
-    let (share, repairs, _) = drawn(|turn, newest| {
-        let horizon = newest.header.common.link_sequence.wrapping_add(1);
-        let gap = LinkGap { first: horizon.wrapping_sub(900), count: 900 };
-        report(newest, horizon, turn, &[gap])
-    });
+fn link_reports_of_missing_symbols_draw_three_times_their_bytes_and_as_many_with_keys() {
+    for (has_keys, times) in [(false, 3), (true, 1)] {
+        let (_, honest, _) = drawn(has_keys, |_, _| Vec::new());
+        let (share, repairs, forged) = drawn(has_keys, missing_symbols);
+        // A burst, and a few symbols that were not reported yet.
+        let most = honest + times * forged + (20 << 10);
+        assert!(repairs <= most, "{repairs} bytes for {forged} forged, {honest} without");
+        assert!(share >= 0.95, "{share}");
+    }
+}
+
+/// Each symbol was retransmitted a thousand times, in front of new ones. With keys, three times.
+//= docs/protocol §7.1 B15
+#[test]
+fn link_reports_that_nothing_came_draw_three_times_the_new_bytes_and_as_many_with_keys() {
     let new = 6500 * (INFORMED.bytes + STREAM_BYTES) as u64;
-    assert!(repairs <= 3 * new + (3 << 19), "{repairs} bytes for {new} new ones");
-    assert!(share >= 0.95, "{share}");
+    for (has_keys, times) in [(false, 3), (true, 1)] {
+        let (share, repairs, _) = drawn(has_keys, nothing_came);
+        assert!(repairs <= times * new + RESERVE, "{repairs} bytes for {new} new ones");
+        assert!(share >= 0.95, "{share}");
+    }
+}
+
+/// Links with a third of the packets lost, at random and in bursts, have room in the budget.
+#[test]
+fn honest_losses_need_less_than_neighbours_with_keys_may_draw() {
+    for (loss, burst) in [(0.3, 1.0), (0.3, 4.0)] {
+        let link = Link { rate: 20e6, burst, ..Link::new(loss, 10) };
+        let delivered = |has_keys: bool| {
+            let mut line = Line::new(&[link; 2], Load { bytes: 1300, ..LOAD }, 1);
+            if has_keys {
+                line.authenticate();
+            }
+            line.run(4 * SECOND);
+            line.load.rate = Some(1e-3);
+            line.run(SECOND);
+            let refused: u64 = (0..2).map(|node| line.flow(node).counters.repairs_refused).sum();
+            (line.delivered.len(), refused)
+        };
+        let [without, with] = [false, true].map(delivered);
+        println!("{loss} in bursts of {burst}: {without:?}, with keys {with:?}");
+        assert_eq!(without, with, "delivered and refused");
+    }
 }

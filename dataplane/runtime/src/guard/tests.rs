@@ -130,6 +130,7 @@ fn neighbours_without_a_key_need_no_tag_and_their_handshakes_are_counted_by_the_
     assert_eq!(guard.trailer_bytes(PeerId(1)), 0);
 }
 
+//= docs/protocol §2.10(b)
 #[test]
 fn announcements_need_the_tag_that_the_hop_has_and_come_before_the_pipeline() {
     let [(sender, _), (mut receiver, letters)] = guards();

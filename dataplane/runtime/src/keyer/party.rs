@@ -209,6 +209,7 @@ impl<Keys: EpochKeys> Party<Keys> {
 
     /// Whether a message of the other edge, which a neighbour brought, may be read. Forged ones and
     /// those that were read before take hashes only, and nothing of the neighbour's budget.
+    //= docs/protocol §3.2(a)
     pub(super) fn admit_edge(
         &mut self,
         now: u64,

@@ -118,6 +118,7 @@ fn sent(keyer: &Keyer) -> usize {
 
 /// Any neighbour, of whatever flow, could once spend the budgets of a flow, and its source's keys
 /// were not read then.
+//= docs/protocol §3.2(a)
 #[test]
 fn grants_keys_and_handshakes_of_a_flow_are_read_from_its_neighbours_only() {
     let mut keyer = keyer();
@@ -146,6 +147,7 @@ fn grants_keys_and_handshakes_of_a_flow_are_read_from_its_neighbours_only() {
 
 /// Each forged initiation once cost two multiplications on the curve, without any bound; then the
 /// tries of the neighbour that brought them.
+//= docs/protocol §3.2(a)
 #[test]
 fn handshakes_of_other_keys_cost_an_edge_nothing_and_recorded_ones_a_bounded_part() {
     let mut keyer = keyer();

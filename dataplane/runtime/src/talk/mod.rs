@@ -270,6 +270,7 @@ impl Talk {
     }
 
     /// Reads an announcement of a neighbour. Returns its marks, unless it is dropped.
+    //= docs/protocol §2.10(b)
     pub(crate) fn receive(
         &mut self,
         around: &Surroundings<'_>,

@@ -160,6 +160,7 @@ impl Stamps {
         if let Message::Cookie { .. } = parse(message).ok_or(Refused::Malformed)? {
             return Ok(Admission::Pass);
         }
+        //= docs/protocol §3.2(b), §3.2(c)
         let Macs { rest, mac1, mac2 } = self.macs(message)?;
         let full = HANDSHAKES_PER_SECOND * SHARE;
         self.budget = self.budget.saturating_add(now.saturating_sub(self.filled)).min(full);

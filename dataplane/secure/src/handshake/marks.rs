@@ -118,6 +118,7 @@ impl Marks {
     }
 
     /// Looks for another copy in the marks of an authentic message, be it accepted or not.
+    //= docs/protocol §3.3(f)
     pub fn check(&self, marked: &Marked) -> Result<(), Refused> {
         let returned = &marked.returned;
         let is_own: bool = self.tag(returned).ct_eq(&returned[PLAIN..]).into();

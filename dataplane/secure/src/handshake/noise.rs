@@ -67,6 +67,7 @@ pub(super) fn initiator(
     header: &[u8; HEADER],
     entropy: &Entropy,
 ) -> Result<HandshakeState, Refused> {
+    //= docs/protocol §3.1(a)
     let prologue = [PROLOGUE, header, &identity.scope.bytes()].concat();
     let builder = builder(identity, &prologue, entropy);
     let builder = builder.and_then(|it| it.remote_public_key(identity.peer.bytes()));

@@ -2,7 +2,7 @@
 //!
 //! [`dependencies`]: allowed imports between crates. [`locked`]: the source of third-party crates.
 //! [`circles`]: import cycles of files. [`floors`]: the order of the folders of a crate.
-//! [`codes`]: the files that depend on the code of a flow.
+//! [`codes`]: the files that depend on the code of a flow. [`clauses`]: those of the protocol.
 //! [`sources`]: rules for the contents of a Rust file. [`parameters`]: no tuples as parameters of
 //! functions. [`comments`]: their width. [`words`]: the glossary, and forbidden words.
 //! [`sentences`]: their length in documents.
@@ -25,6 +25,8 @@ mod circles;
 mod floors;
 
 mod codes;
+
+mod clauses;
 
 mod comments;
 
@@ -68,6 +70,7 @@ pub fn run(root: &Path) -> Result<String, TaskError> {
     let sources = sources.map(|file| Ok((file.as_str(), read_text(root, file)?)));
     let sources = sources.collect::<Result<Vec<_>, TaskError>>()?;
     findings.extend(codes::check(&read_text(root, codes::PAGE)?, &sources));
+    findings.extend(clauses::check(&read_text(root, clauses::PAGE)?, &sources));
     for file in &files {
         let text = read_text(root, file)?;
         let language = Language::of(file, &text);

@@ -102,6 +102,7 @@ impl Reporter {
 
     /// Sends a report of a sink now, with a seal if `seals` and there are keys; one with NACKs is
     /// copied according to `loss`.
+    //= docs/protocol §2.8(f)
     pub(crate) fn send_to_source(
         &mut self,
         io: &mut Io<'_, impl Frames, impl Egress>,
@@ -160,6 +161,7 @@ impl Reporter {
     }
 
     /// Whether this report was already passed on; remembers it.
+    //= docs/protocol §2.8(d)
     fn is_repeated(&mut self, header: &FeedbackHeader) -> bool {
         let name = Some((header.node, header.number));
         let is_known = self.heard.contains(&name);
@@ -223,6 +225,7 @@ mod tests {
 
     /// Regression: one flipped bit in a copy of a request made two requests, and every relay passed
     /// both on repeatedly: four to the power of the hops.
+    //= docs/protocol §2.8(d)
     #[test]
     fn requests_that_differ_in_high_bits_pass_once_each() {
         let shard = ShardId { flow: 7, shard: 0 };

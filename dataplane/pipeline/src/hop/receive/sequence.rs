@@ -240,6 +240,28 @@ mod tests {
         }
     }
 
+    /// All orders of seven numbers, at the wrap of numbers and of the window.
+    #[test]
+    fn any_order_of_seven_numbers_passes_each_once() {
+        for start in [u32::MAX - 3, WINDOW - 4, u32::MAX - WINDOW - 2] {
+            let mut known = Sequences::default();
+            (1..=3).for_each(|back| _ = known.arrived(start.wrapping_sub(4 - back), 0));
+            for order in 0..7u32.pow(7) {
+                let digit = |place: u32| order / 7u32.pow(place) % 7;
+                let is_order = (0..7).fold(0, |seen, place| seen | 1 << digit(place)) == 0x7F;
+                if !is_order {
+                    continue;
+                }
+                let mut sequences = known.clone();
+                let number = |place: u32| start.wrapping_add(digit(place));
+                let is_new = |place| sequences.arrived(number(place), 0) != Arrived::Replayed;
+                assert!((0..7).all(is_new), "order {order} from {start}");
+                let is_new = |place| sequences.arrived(number(place), 0) != Arrived::Replayed;
+                assert!(!(0..7).any(is_new), "order {order} from {start}");
+            }
+        }
+    }
+
     #[test]
     fn gaps_are_losses_until_the_missing_arrive() {
         let mut sequences = Sequences::default();

@@ -4,7 +4,7 @@
 //! ```text
 //!  sink: blocks of numbers at random, from the newest       path: 12 of 128 arrived ──► suspended
 //!        1 1 0 1 0 1 1 0  ──────────────────────────►               │ 1 s, 2 s, 4 s ...
-//!        no report at all after many symbols  ──────►               ▼
+//!        no report on any of many symbols  ─────────►               ▼
 //!                                                      trial: every 16th symbol ──► in use again
 //! ```
 
@@ -41,8 +41,9 @@ const LOST_PART: f64 = 1.0 / 8.0;
 const WORSE: f64 = 2.0;
 
 /// The sink is silent when it sent no report for this long after this many symbols of a path should
-/// have arrived. Reports are 20 ms apart. At the start, nodes open stages, and the round trip of
-/// the path is unknown.
+/// have arrived, or only reports from before it had any of them: a next hop may acknowledge symbols
+/// at once and forward them a second later. Reports are 20 ms apart. At the start, nodes open
+/// stages, and the round trip of the path is unknown.
 const SILENT_SYMBOLS: u32 = 64;
 const SILENT_NANOS: Nanos = 500 * MILLI;
 const SILENT_FIRST_NANOS: Nanos = 2 * SECOND;
@@ -95,9 +96,12 @@ const _: () = assert!(NEXT_HOPS_MAX <= 1 << PATH_BITS);
 struct Record {
     judged: u32,
     lost: u32,
-    /// Symbols that left since the sink last reported, and when the first of them did.
+    /// Symbols that left since the newest one that the sink had at its last report, and when the
+    /// first of them did.
     unheard: u32,
     unheard_since: Nanos,
+    /// When the newest symbol left.
+    left_at: Nanos,
     /// End of the last suspension, its length, and the share lost before it.
     until: Nanos,
     length: Nanos,
@@ -232,6 +236,7 @@ impl PathArrivals {
             record.unheard_since = now;
         }
         record.unheard = record.unheard.saturating_add(1);
+        record.left_at = now;
     }
 
     /// Notes that another path takes a symbol over, whatever became of it.
@@ -254,10 +259,25 @@ impl PathArrivals {
         }
     }
 
-    /// Notes that the sink reported.
-    pub(crate) fn note_heard(&mut self) {
+    /// Notes that the sink reported. Then it had `newest`, and none of the symbols that left later;
+    /// `end` is the number after the newest one here.
+    pub(crate) fn note_heard(&mut self, newest: u32, end: u32, now: Nanos) {
         self.is_heard = true;
-        self.records.iter_mut().for_each(|record| record.unheard = 0);
+        let age = match self.is_held(newest, end) {
+            true => self.left[self.slot(newest)].until(Left::new(0, now)),
+            false => 0,
+        };
+        let (reported_until, behind) = (now.saturating_sub(age), end.wrapping_sub(newest));
+        for record in &mut self.records {
+            record.unheard_since = record.unheard_since.max(reported_until);
+            let is_reported = record.left_at <= reported_until + (1 << UNIT_LOG2);
+            record.unheard = if is_reported { 0 } else { record.unheard.min(behind) };
+        }
+    }
+
+    /// Whether a number is among the newest that are kept; `end` is the one after the newest.
+    fn is_held(&self, number: u32, end: u32) -> bool {
+        (1..=self.left.len()).contains(&(end.wrapping_sub(number) as usize))
     }
 
     /// Judges symbols by a report of the sink. `newest` is the newest symbol that the sink had
@@ -271,13 +291,14 @@ impl PathArrivals {
         end: u32,
         mut resolve: impl FnMut(u32, bool) -> bool,
     ) {
-        let held = self.left.len();
-        let is_held = |number: u32| (1..=held).contains(&(end.wrapping_sub(number) as usize));
-        if !is_held(newest) {
+        if !self.is_held(newest, end) {
             return;
         }
         let newest = self.left[self.slot(newest)];
-        for (number, came) in report.numbers().filter(|(number, _)| is_held(*number)) {
+        for (number, came) in report.numbers() {
+            if !self.is_held(number, end) {
+                continue;
+            }
             let slot = self.slot(number);
             let left = self.left[slot];
             let Some(place) = left.place() else {
@@ -421,7 +442,7 @@ mod tests {
         let Some(Item::Arrivals(report)) = items(&buffer[..length]).next() else { panic!() };
         let newest = first.wrapping_add(256);
         arrivals.note_left(1, newest, now);
-        arrivals.note_heard();
+        arrivals.note_heard(newest, newest.wrapping_add(1), now);
         arrivals.hear(&report, newest, &states, newest.wrapping_add(1), |_, _| acknowledges);
         arrivals.note_moved(newest);
     }
@@ -492,6 +513,29 @@ mod tests {
             hear(&mut arrivals, 0, SECOND + LATE, |_| false);
             assert_eq!((arrivals.records[0].judged, arrivals.records[0].lost), (256, 256));
         }
+    }
+
+    /// Tests in virtual time: a next hop acknowledges at once, and forwards a second later.
+    #[test]
+    fn path_over_which_all_arrives_late_is_suspended_and_an_idle_one_is_not() {
+        let mut arrivals = PathArrivals::new(1024);
+        let mut verdicts = Vec::new();
+        for number in 0..2000u32 {
+            let now = SECOND + MILLI * Nanos::from(number);
+            // The other path carried some before.
+            arrivals.note_left(usize::from(number < 100), number, now);
+            let late = if number < 600 { 20 } else { 1000.min(number - 580) };
+            if number % 20 == 0 && number > 100 {
+                arrivals.note_heard(number - late, number + 1, now);
+            }
+            verdicts.extend(arrivals.judge(&PATHS, now).map(|place| (place, number)));
+            if !verdicts.is_empty() {
+                break;
+            }
+        }
+        let [(0, at)] = verdicts[..] else { panic!("{verdicts:?}") };
+        // Half a second and the patience later.
+        assert!((1100..1300).contains(&at), "{at}");
     }
 
     #[test]

@@ -1,23 +1,25 @@
-//! Bounds of the bytes that link reports draw. Without keys anyone can form them, and each may name
-//! all packets in flight as lost, and seven symbols as missing (`docs/protocol` §7.1 B15, B16).
+//! Bounds of the bytes that link reports draw. Without keys anyone can form them, with keys the
+//! neighbour. Each may name all packets in flight as lost, and seven symbols as missing
+//! (`docs/protocol` §7.1 B15, B16).
 //!
 //! ```text
-//!  new symbols ---- SHARE bytes per byte ----------> retransmissions of any kind
-//!  link reports --- CLAIM_SHARE bytes per byte ----> of symbols that were reported as received
+//!  acknowledged packets -- SHARE bytes per byte --> retransmissions of any kind
+//!  link reports ---------- SHARE bytes per byte --> of symbols that were reported as received
 //! ```
 
 use super::Sender;
 use crate::stream::store::Store;
 
-/// Bytes of retransmissions per byte of new symbols: enough for a link that loses three packets of
-/// four. At half of it, a link that loses two of three would lack some; at twice, forged reports
-/// leave a seventh of the link to new symbols instead of a quarter.
+/// Bytes of retransmissions per byte that reports acknowledge, without keys: enough for a link that
+/// loses three packets of four. At half of it, a link that loses two of three would lack some; at
+/// twice, forged reports leave a seventh of the link to new symbols instead of a quarter. The same
+/// share of the bytes of reports is for symbols reported as received, and then as missing.
 const SHARE: usize = 3;
 
-/// Bytes of symbols reported as received, and then as missing, per byte of reports. A neighbour
-/// that received a symbol and could not keep it names it, which is rare. At half of it, a minimal
-/// report pays for no packet of 100 bytes; at twice, a forger gains more than by sending himself.
-const CLAIM_SHARE: usize = 3;
+/// The same with keys: a neighbour draws no more than it acknowledges. Enough for a link that loses
+/// every second packet. At half of it, a link that loses 40 % would lack some; at twice, a
+/// neighbour that lies draws two thirds of the link.
+const SHARE_WITH_KEYS: usize = 1;
 
 /// Most bytes of such symbols at once: twelve full packets, since honest reports come in bursts.
 const CLAIM_BYTES_MAX: usize = 16 << 10;
@@ -31,6 +33,7 @@ const RESERVE_BYTES: usize = 3 << 19;
 pub(super) struct RetransmissionBudget {
     bytes: usize,
     claim_bytes: usize,
+    share: usize,
     /// Symbols dropped since they were last taken.
     refused: u64,
 }
@@ -38,12 +41,13 @@ pub(super) struct RetransmissionBudget {
 impl RetransmissionBudget {
     /// A full reserve.
     pub(super) fn new() -> RetransmissionBudget {
-        RetransmissionBudget { bytes: RESERVE_BYTES, claim_bytes: CLAIM_BYTES_MAX, refused: 0 }
+        let (bytes, claim_bytes) = (RESERVE_BYTES, CLAIM_BYTES_MAX);
+        RetransmissionBudget { bytes, claim_bytes, share: SHARE, refused: 0 }
     }
 
-    /// Adds to it for a new symbol; `most` bytes are all that may be in flight.
+    /// Adds to it for acknowledged bytes; `most` bytes are all that may be in flight.
     pub(super) fn earn(&mut self, bytes: usize, most: usize) {
-        self.bytes = (self.bytes + SHARE * bytes).min(most.max(RESERVE_BYTES));
+        self.bytes = (self.bytes + self.share * bytes).min(most.max(RESERVE_BYTES));
     }
 
     /// Records a retransmission that left.
@@ -53,7 +57,7 @@ impl RetransmissionBudget {
 
     /// Adds to it for a report.
     pub(super) fn hear(&mut self, report_bytes: usize) {
-        self.claim_bytes = (self.claim_bytes + CLAIM_SHARE * report_bytes).min(CLAIM_BYTES_MAX);
+        self.claim_bytes = (self.claim_bytes + self.share * report_bytes).min(CLAIM_BYTES_MAX);
     }
 
     /// Whether a symbol that was reported as received may be retransmitted; if so, spends its
@@ -67,12 +71,15 @@ impl RetransmissionBudget {
 }
 
 impl Sender {
-    /// Records a symbol that left.
-    pub(super) fn left_symbol(&mut self, is_repair: bool, bytes: usize) {
-        match is_repair {
-            true => self.budget.spend(bytes),
-            false => self.budget.earn(bytes, self.link.in_flight.capacity() * self.mean_bytes),
-        }
+    /// Whether keys authenticate the reports of the neighbour.
+    pub(crate) fn set_authenticated(&mut self, is_authenticated: bool) {
+        self.budget.share = if is_authenticated { SHARE_WITH_KEYS } else { SHARE };
+    }
+
+    /// Records packets of symbols that a report acknowledges.
+    pub(super) fn note_acknowledged(&mut self, packets: usize) {
+        let most = self.link.in_flight.capacity() * self.mean_bytes;
+        self.budget.earn(packets * self.mean_bytes, most);
     }
 
     /// Whether a symbol may be retransmitted. If not, it is dropped: the sink requests it end to
@@ -99,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn retransmissions_are_a_share_of_new_symbols_and_claims_one_of_reports() {
+    fn retransmissions_are_a_share_of_acknowledged_bytes_and_claims_one_of_reports() {
         let mut budget = RetransmissionBudget::new();
         budget.spend(2 * RESERVE_BYTES);
         assert_eq!(budget.bytes, 0);
@@ -111,5 +118,9 @@ mod tests {
         budget.hear(433);
         assert!(!budget.claims(2100) && budget.claims(1300), "{budget:?}");
         assert_eq!(budget.refused, 2);
+        budget.share = SHARE_WITH_KEYS;
+        budget.spend(2 * RESERVE_BYTES);
+        budget.earn(100, 0);
+        assert_eq!(budget.bytes, 100);
     }
 }

@@ -73,6 +73,7 @@ impl Relay {
         let index = self.generations.index(nack.unit);
         let collected = &self.generations[index];
         let Some(Shape { field, .. }) = collected.shape() else { return };
+        //= docs/protocol §2.8(c)
         if !(collected.repaired..ROUNDS).contains(&nack.round) || nack.missing == 0 {
             return;
         }

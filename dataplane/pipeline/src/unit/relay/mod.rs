@@ -140,6 +140,7 @@ impl Relay {
             collected.class = class::outer(arrival.traffic_class);
         }
         match accepted {
+            //= docs/protocol §2.4(b)
             Accepted::Mismatch => return Fate::Dropped(DropReason::Mismatch),
             Accepted::Innovative => {
                 cx.counters.innovative += 1;

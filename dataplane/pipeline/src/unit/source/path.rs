@@ -50,6 +50,7 @@ impl Path {
     /// earlier plans are out of date.
     pub(crate) fn hear(&mut self, travelled: u8, report: HopReport, now: Nanos) -> bool {
         // The relays that passed the report on equal the links in front of that hop.
+        //= docs/protocol §2.8(b)
         if report.hop != travelled || usize::from(report.hop) >= HOPS_MAX {
             return false;
         }

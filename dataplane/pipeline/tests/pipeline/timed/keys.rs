@@ -210,6 +210,11 @@ impl egress::Keys for Keys {
 }
 
 impl super::Line {
+    /// Hops have keys from now on: only neighbours can form reports.
+    pub fn authenticate(&mut self) {
+        self.nodes.iter_mut().for_each(|node| node.outputs.authenticated = true);
+    }
+
     /// All nodes have another key of tags, which the source uses from now on.
     pub fn renew_tags(&mut self) {
         self.nodes.iter_mut().flat_map(|node| &mut node.outputs.keys).for_each(Keys::renew);
