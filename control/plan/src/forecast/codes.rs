@@ -142,15 +142,20 @@ fn symbols_per_second(hop: &Hop) -> f64 {
     hop.rate_mbit * 1e6 * (1.0 - hop.loss.loss) / ((hop.mtu + ETHERNET_BYTES) * 8.0)
 }
 
+/// Combinations per symbol on a fully loaded hop, which has no room for any against bursts.
+fn combinations(hop: &Hop, rate: f64) -> f64 {
+    let traffic = Traffic::steady(rate);
+    Plan::without_room(hop.loss, traffic, hop.round_trip, StreamProfile::Balanced).rho
+}
+
 fn stream_hop(hop: &Hop) -> StreamHop {
     let rate = symbols_per_second(hop).min(DELAY_RATE.1);
-    StreamHop::planned(hop.loss, hop.round_trip, rate, StreamProfile::Balanced)
+    StreamHop::new(hop.loss, hop.round_trip, rate, combinations(hop, rate))
 }
 
 /// Whether waiting for reports takes too long, by the dataplane's rule.
 fn is_slow(hop: &Hop) -> bool {
-    let rate = symbols_per_second(hop);
-    Plan::new(hop.loss, Traffic::steady(rate), hop.round_trip, StreamProfile::Balanced).rho > 0.0
+    combinations(hop, symbols_per_second(hop)) > 0.0
 }
 
 fn mended(hop: &Hop) -> f64 {

@@ -12,6 +12,7 @@ mod bats;
 #[cfg(feature = "bats")]
 mod bats_sink;
 mod budget;
+mod bursts;
 mod cellular;
 mod changes;
 mod classes;

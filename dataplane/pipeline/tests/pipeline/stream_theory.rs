@@ -168,7 +168,8 @@ fn packets_are_what_the_plan_of_the_source_takes() {
 #[test]
 fn bursts_are_as_theory_has_them() {
     for (hops, round_trip_millis) in [(2, 20), (3, 100)] {
-        Case { burst: 8.0, ..Case::new(hops, 0.1, round_trip_millis) }.check(12, 1.0);
+        // Combinations that barely span the bursts: symbols beyond them are modelled roughly.
+        Case { burst: 8.0, ..Case::new(hops, 0.1, round_trip_millis) }.check(12, 4.0);
     }
     // Consecutive lost reports are not modelled.
     Case { burst: 8.0, ..Case::new(1, 0.1, 1) }.check(12, 5.0);

@@ -215,7 +215,8 @@ impl Mender {
         let loss = self.link.in_flight.loss(None);
         let loss = LossModel { loss: loss.loss, burst_mean: loss.burst_mean };
         self.is_slow =
-            Plan::new(loss, Traffic::steady(pace.rate), way, StreamProfile::Balanced).rho > 0.0;
+            Plan::without_room(loss, Traffic::steady(pace.rate), way, StreamProfile::Balanced).rho
+                > 0.0;
     }
 
     /// Whether waiting for reports takes too long.
