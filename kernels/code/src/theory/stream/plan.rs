@@ -165,7 +165,7 @@ impl Plan {
     /// protected whether or not the link has room.
     #[must_use]
     pub fn new(loss: LossModel, traffic: Traffic, round_trip: f64, profile: StreamProfile) -> Self {
-        Self::plan(loss, traffic, round_trip, profile, true)
+        Self::with(loss, traffic, round_trip, profile, true)
     }
 
     /// The same without the room of the link, which is all that is used against bursts: for a link
@@ -177,10 +177,10 @@ impl Plan {
         round_trip: f64,
         profile: StreamProfile,
     ) -> Self {
-        Self::plan(loss, traffic, round_trip, profile, false)
+        Self::with(loss, traffic, round_trip, profile, false)
     }
 
-    fn plan(
+    fn with(
         LossModel { loss, burst_mean }: LossModel,
         traffic: Traffic,
         round_trip: f64,
