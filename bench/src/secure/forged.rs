@@ -1,5 +1,5 @@
 //! Forged messages of handshakes, in virtual time: cookies while two nodes agree on keys, and
-//! grants, group messages and initiations of edges beside honest ones.
+//! grants, group messages and initiations of edges next to honest ones.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ pub struct CookieRow {
     pub seeds: Vec<u64>,
 }
 
-/// Honest messages beside forged ones that a neighbour brings.
+/// Honest messages next to forged ones that a neighbour brings.
 #[derive(Serialize)]
 pub struct ForgedRow {
     pub message: &'static str,

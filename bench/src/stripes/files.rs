@@ -92,7 +92,7 @@ struct Limits {
 }
 
 impl Limits {
-    /// Seconds for a file of which `written` bytes are written.
+    /// Seconds for a file if `written` bytes are written.
     fn seconds(&self, bytes: u64, written: f64) -> f64 {
         (bytes as f64 / self.copy).max(written / self.disk)
     }

@@ -167,7 +167,7 @@ fn tunnels(network: &Network, node: usize) -> Vec<BoxTunnel<'_>> {
     tunnels.collect()
 }
 
-/// Families of which the other ends of `path` send everything to `node`.
+/// Address families that the other ends of `path` send to `node` as a whole.
 fn exit(network: &Network, node: usize, path: &Path) -> Option<&'static str> {
     let others = paths::ends(path).into_iter().map(|(at, _)| at).filter(|at| *at != node);
     let to_here = others.flat_map(|other| routes(network, other, path));

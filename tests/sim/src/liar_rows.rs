@@ -25,7 +25,7 @@ const HONEST_DELAY: Nanos = 10 * MILLI;
 /// Loss of each link.
 const LOSS: f64 = 0.02;
 
-/// Packets, one each millisecond: two fifths of what the honest path carries.
+/// Packets, one each millisecond: two fifths of the rate of the honest path.
 const PACKETS: u32 = 6000;
 
 /// Frames of each worker: blocks hold more of them than generations.
@@ -38,7 +38,7 @@ const TRAFFIC_END: Nanos = PACKETS as Nanos * MILLI;
 /// Time until the path of a liar is judged, with a margin. Packets that enter later are promised.
 const JUDGED_NANOS: Nanos = 1500 * MILLI;
 
-/// A lie, and what arrives in spite of it.
+/// A lie, and the packets that arrive in spite of it.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct LiarRow {
     /// Seed of both runs.

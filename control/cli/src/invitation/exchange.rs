@@ -136,7 +136,7 @@ pub fn frame(content: &[u8]) -> Vec<u8> {
     [&length.to_be_bytes()[..], &[NOISE], content].concat()
 }
 
-/// The answer to those who lack the secret.
+/// The answer to a peer without the secret.
 pub const fn unknown() -> [u8; 3] {
     [0, 1, UNKNOWN]
 }

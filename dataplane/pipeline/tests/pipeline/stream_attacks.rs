@@ -13,7 +13,7 @@ use recoded_wire::stream::{
 /// A thousand packets a second.
 const LOAD: Load = Load { bytes: 400, rate: Some(1000.0), ordered: true };
 
-/// Packets under attack by one who knows the numbers of the return path as well.
+/// Packets under attack by an attacker with the numbers of the return path as well.
 const INFORMED: Load = Load { bytes: 500, ..LOAD };
 
 /// The same, and packets that another MTU of the tunnel would cut.

@@ -1,5 +1,5 @@
-//! Changes of what a supervisor creates only once, such as links: a new supervisor takes over, and
-//! tunnels come and go with it; a rollback restores the previous configuration.
+//! Changes of resources that a supervisor creates only once, such as links: a new supervisor takes
+//! over, and tunnels come and go with it; a rollback restores the previous configuration.
 
 use std::fs;
 

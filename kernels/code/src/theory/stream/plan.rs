@@ -53,7 +53,7 @@ const ABOVE_LOSS: f64 = 0.05;
 /// protected by more than its losses take: TCP that finds the rest grows into it.
 const FILLED: f64 = 0.9;
 
-/// Mean losses of a burst from which on the room of a link is used, and the largest excess then:
+/// Least mean burst for which the room of a link is used, and the largest excess then:
 /// bursts of 8 at 17 % need 0.11. Twice spans bursts of 20, and at 0.7 of three hops that lose 17 %
 /// in bursts of 8 one packet in a hundred took 295 ms more, when a rate fell for a moment. With
 /// losses that come alone, retransmission is as quick.
