@@ -52,6 +52,9 @@ impl UsageError {
         if fixes.is_empty() && !is_unknown {
             fixes.extend(usage.map(|usage| format!("write {usage}")));
         }
+        if fixes.is_empty() {
+            fixes.extend(usage.map(|usage| format!("see {} --help", command(usage))));
+        }
         Some(UsageError { problem, fix: fixes.join("; ") })
     }
 
@@ -60,6 +63,12 @@ impl UsageError {
         let fix = if self.fix.is_empty() { &format!("see {program} --help") } else { &self.fix };
         format!("{program}: {}\nfix: {fix}", self.problem)
     }
+}
+
+/// The command of a usage such as `it part [OPTIONS] <FILE>`.
+fn command(usage: &str) -> String {
+    let is_name = |word: &&str| word.starts_with(|first: char| first.is_ascii_lowercase());
+    usage.split(' ').take_while(is_name).collect::<Vec<_>>().join(" ")
 }
 
 /// The parts of `[possible values: a, b]`.
@@ -117,5 +126,6 @@ mod tests {
         assert!(both.starts_with("it: the argument '--alone' cannot be used with"), "{both}");
         assert!(both.lines().count() == 2 && both.contains("\nfix: "), "{both}");
         assert_eq!(said(&["it", "--help"]), "", "no error");
+        assert_eq!(command("it part [OPTIONS] <FILE>"), "it part");
     }
 }
