@@ -259,7 +259,7 @@ fn wrong_command_line(error: &clap::Error) -> ExitCode {
     let unnamed = network::file_without_option(error);
     let Some(wrong) = unnamed.or_else(|| UsageError::of(error)) else { error.exit() };
     if json {
-        let UsageError { problem, fix } = wrong;
+        let UsageError { problem, fix, .. } = wrong;
         let words = if fix.is_empty() { problem } else { format!("{problem}: {fix}") };
         // A failure here cannot be reported.
         let _ = print(&json::error(exit::USAGE, "usage", &words));

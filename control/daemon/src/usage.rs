@@ -10,6 +10,8 @@ pub struct UsageError {
     pub problem: String,
     /// What to write instead; empty where only the help knows.
     pub fix: String,
+    /// The command whose help knows more, if the parser named it.
+    pub command: Option<String>,
 }
 
 impl UsageError {
@@ -52,15 +54,13 @@ impl UsageError {
         if fixes.is_empty() && !is_unknown {
             fixes.extend(usage.map(|usage| format!("write {usage}")));
         }
-        if fixes.is_empty() {
-            fixes.extend(usage.map(|usage| format!("see {} --help", command(usage))));
-        }
-        Some(UsageError { problem, fix: fixes.join("; ") })
+        Some(UsageError { problem, fix: fixes.join("; "), command: usage.map(command) })
     }
 
     /// Both lines, for a terminal.
     pub fn lines(&self, program: &str) -> String {
-        let fix = if self.fix.is_empty() { &format!("see {program} --help") } else { &self.fix };
+        let command = self.command.as_deref().unwrap_or(program);
+        let fix = if self.fix.is_empty() { &format!("see {command} --help") } else { &self.fix };
         format!("{program}: {}\nfix: {fix}", self.problem)
     }
 }

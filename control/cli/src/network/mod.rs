@@ -135,6 +135,7 @@ pub fn file_without_option(error: &clap::Error) -> Option<UsageError> {
     Some(UsageError {
         problem: format!("{command} takes the file of a network with -f"),
         fix: format!("write recodectl -f {file} {command}"),
+        command: None,
     })
 }
 
