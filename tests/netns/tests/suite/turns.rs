@@ -5,6 +5,7 @@
 //! program, so `scripts/test` gives the suite many threads.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 /// Tests with wide bounds at once, for each processor.
 const BESIDE_A_PROCESSOR: usize = 2;
@@ -26,11 +27,11 @@ struct Turns {
 
 /// The turn of a test that measures times or rates: no other test has a bed meanwhile.
 #[derive(Debug)]
-pub struct Alone(());
+pub struct Alone(Instant);
 
 /// The turn of a test with wide bounds: others like it have beds, too.
 #[derive(Debug)]
-pub struct Beside(());
+pub struct Beside(Instant);
 
 /// Waits until no other test has or wants a shared turn.
 pub fn alone() -> Alone {
@@ -42,7 +43,7 @@ pub fn alone() -> Alone {
     if turns.has_begun {
         tell_that_it_is_quiet();
     }
-    Alone(())
+    Alone(Instant::now())
 }
 
 /// Waits until fewer than the maximum hold a shared turn.
@@ -56,7 +57,7 @@ pub fn beside() -> Beside {
     turns.waiting -= 1;
     turns.beside += 1;
     turns.has_begun = true;
-    Beside(())
+    Beside(Instant::now())
 }
 
 /// Tells `scripts/test` that no more than one test runs from now on: most processors are idle then.
@@ -73,6 +74,7 @@ fn turns() -> MutexGuard<'static, Turns> {
 
 impl Drop for Alone {
     fn drop(&mut self) {
+        println!("turn: {:.1} s, alone", self.0.elapsed().as_secs_f64());
         turns().is_alone = false;
         CHANGED.notify_all();
     }
@@ -80,6 +82,7 @@ impl Drop for Alone {
 
 impl Drop for Beside {
     fn drop(&mut self) {
+        println!("turn: {:.1} s, beside others", self.0.elapsed().as_secs_f64());
         turns().beside -= 1;
         CHANGED.notify_all();
     }
