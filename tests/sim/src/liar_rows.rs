@@ -60,10 +60,12 @@ pub struct LiarRow {
 }
 
 impl LiarRow {
-    /// Codes and ways to use both paths. Blocks over several paths are not spread here.
-    pub const CASES: [(Code, Spread); 4] = [
+    /// Codes and ways to use both paths.
+    pub const CASES: &[(Code, Spread)] = &[
         (Code::Stream, Spread::Every),
         (Code::Rlnc, Spread::Every),
+        #[cfg(feature = "bats")]
+        (Code::Bats, Spread::Every),
         (Code::Stream, Spread::Sum),
         (Code::Stream, Spread::Backup),
     ];
@@ -74,7 +76,7 @@ impl LiarRow {
     /// The first violated invariant, with the row that violated it.
     pub fn all(seed: u64) -> Result<Vec<LiarRow>, (String, Violation)> {
         let mut rows = Vec::new();
-        for (code, spread) in LiarRow::CASES {
+        for &(code, spread) in LiarRow::CASES {
             let alone = Scenario::honest_path(seed, code);
             let named = |violation| (format!("honest path, {code:?}, seed {seed}"), violation);
             let honest = Delivered::of(&alone).map_err(named)?.during;

@@ -76,7 +76,7 @@ impl Lifecycle for BatsSource {
     fn wake(&self, params: &FlowParams, now: Nanos) -> Option<Nanos> {
         let flush = self.flush_due(params);
         let probe = self.probe.map(|(_, due)| due);
-        let leaves_at = self.mender.leaves_at(now).err().flatten().unwrap_or(now);
+        let leaves_at = self.leaves_at(now).err().flatten().unwrap_or(now);
         let step = self.retry.map_or(leaves_at, |(retry, _)| retry);
         let next = if self.is_sending() { Some(step) } else { self.mender.due() };
         earlier(earlier(flush, probe), earlier(next, self.planner.due()))

@@ -16,6 +16,8 @@ mod answers;
 
 mod lifecycle;
 
+mod open_pace;
+
 mod pace;
 
 use crate::base::layout::LENGTH_BYTES;
@@ -37,6 +39,7 @@ use crate::unit::role::Lifecycle;
 use crate::unit::source::remote::Remote;
 use crate::unit::source::{Inbound, SourceCode};
 use crate::unit::tags;
+use open_pace::OpenPace;
 use recoded_code::bats::{Params, Profile, SYMBOLS_MAX};
 use recoded_wire::coded::{Block as BlockWord, CodedHeader};
 use recoded_wire::feedback::{FeedbackHeader, Item, items};
@@ -103,6 +106,7 @@ pub(crate) struct BatsSource {
     planner: BatchPlanner,
     repair_budget: RepairBudget,
     mender: Mender,
+    open_pace: OpenPace,
     kept: SentBatches,
     remote: Remote,
 }
@@ -134,6 +138,7 @@ impl BatsSource {
             planner: BatchPlanner::new(shard),
             repair_budget: RepairBudget::new(),
             mender: Mender::new(mended_packets(params)),
+            open_pace: OpenPace::default(),
             kept: SentBatches::new(params.generations, params.generation_size),
             remote: Remote::new(),
         }
@@ -234,6 +239,8 @@ impl BatsSource {
         let turns = batches.min(GROUP_PACKETS_MAX / size);
         block.interleave = self.planner.interleave(bats, size, turns);
         cx.counters.source_symbols += symbols as u64;
+        let waiting = self.blocks.iter().filter(|block| block.due > 0).count();
+        self.open_pace.close(self.opened, cx.io.now, batches * size, waiting);
         self.probe = params.repair.then_some((0, cx.io.now + PROBE_NANOS));
     }
 
@@ -286,7 +293,7 @@ impl BatsSource {
             return;
         }
         while let Some(index) = self.sending().filter(|_| formed < STEP_PACKETS) {
-            if !is_hurried && self.mender.leaves_at(cx.io.now).is_err() {
+            if !is_hurried && self.leaves_at(cx.io.now).is_err() {
                 break;
             }
             let (block, kernel) = (&mut self.blocks[index], cx.io.combiner.kernel());

@@ -1,5 +1,5 @@
-//! When blocks close and when their batches are sent: at the rate of the link, since a block sent
-//! at once would overflow the queue of a slow link.
+//! When blocks close and when their batches are sent: at the rate of the link, or of the data where
+//! the link does not report, since a block sent at once would overflow the queue of a slow link.
 
 use crate::base::layout::payload_of;
 use crate::bats::source::{BatsSource, Formed};
@@ -17,6 +17,15 @@ impl BatsSource {
     /// Whether packets of a closed block remain to be sent.
     pub(super) fn is_sending(&self) -> bool {
         self.left.is_some() || self.sending().is_some()
+    }
+
+    /// Whether the pace allows a packet to leave; otherwise when it will.
+    pub(super) fn leaves_at(&self, now: Nanos) -> Result<(), Option<Nanos>> {
+        if self.mender.is_paced(now) {
+            return self.mender.leaves_at(now);
+        }
+        let at = self.open_pace.leaves_at();
+        if at > now { Err(Some(at)) } else { Ok(()) }
     }
 
     /// When the open block is closed as it is: as soon as packets pause, and after a while even if
@@ -44,7 +53,7 @@ impl BatsSource {
         }
         let longest = self.group.iter().map(|formed| formed.header.size).max().unwrap_or(0);
         for index in self.left.unwrap_or(0)..longest {
-            if !is_hurried && self.mender.leaves_at(cx.io.now).is_err() {
+            if !is_hurried && self.leaves_at(cx.io.now).is_err() {
                 self.left = Some(index);
                 return false;
             }
@@ -61,6 +70,7 @@ impl BatsSource {
     /// Sends packet `index` of each batch of the group.
     fn send_turn(&mut self, index: u16, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         let is_asked = cx.asks_to_mend();
+        let mut sent = 0;
         for Formed { header, word, first, class } in &self.group {
             if index >= header.size {
                 continue;
@@ -72,6 +82,7 @@ impl BatsSource {
             word.write(bytes);
             write_index(bytes, true, index as u8);
             cx.counters.sent_coded += 1;
+            sent += 1;
             let number = cx.hops.next_number();
             cx.send(payload, *class);
             if let Some(number) = number.filter(|_| is_asked) {
@@ -80,6 +91,7 @@ impl BatsSource {
                 self.kept.left(header.generation, 1);
             }
         }
+        self.open_pace.spend(sent, cx.io.now);
     }
 
     /// Releases the unsent packets of the group.
