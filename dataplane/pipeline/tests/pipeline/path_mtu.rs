@@ -158,9 +158,13 @@ fn forged_sizes_end_no_flow_of_generations() {
 /// As with TCP, which reads neither counters nor reports.
 #[test]
 fn limit_that_falls_and_rises_while_traffic_runs_is_followed() {
+    (5..=8).for_each(limit_is_followed);
+}
+
+fn limit_is_followed(seed: u64) {
     let link = Link::new(0.05, 5);
     let narrow = Link { bytes_max: NARROW, ..link };
-    let mut line = Line::new(&[link; 3], load(2000.0), 4);
+    let mut line = Line::new(&[link; 3], load(2000.0), seed);
     follow(&mut line, 2 * SECOND);
     assert_eq!((line.load.bytes, line.flow(1).counters.sent_probe), (BYTES, 0));
     for _ in 0..2 {

@@ -81,9 +81,11 @@ impl Sender {
     }
 
     /// Whether nothing leaves since reports are missing, not since the link is slow: then more of
-    /// them arrive. What arrives meanwhile does not show the capacity.
+    /// them arrive. What arrives meanwhile does not show the capacity. Nor is a link slow whose large
+    /// packets vanish; but sending less shows that sooner.
     pub(super) fn is_stalled(&self, now: Nanos) -> bool {
-        self.is_full() && now > self.reported_at + self.link.round_trip.mean()
+        let is_in_doubt = self.link.sizes().is_in_doubt();
+        self.is_full() && !is_in_doubt && now > self.reported_at + self.link.round_trip.mean()
     }
 
     /// Whether a report is all that is waited for.
