@@ -126,8 +126,8 @@ fn a_stream_of_tcp_inside_fills_the_path() {
     }
 }
 
-/// Over long hops, blocks once waited for replacements of lost packets: CUBIC inside took that for a
-/// queue, and its start ended at 122 packets.
+/// Over long hops, blocks once waited for replacements of lost packets: CUBIC inside took that for
+/// a queue, and its start ended at 122 packets.
 #[cfg(feature = "bats")]
 #[test]
 fn blocks_over_long_hops_seldom_wait_for_replacements() {

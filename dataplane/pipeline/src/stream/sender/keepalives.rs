@@ -1,5 +1,5 @@
-//! Keepalives of a hop: they reveal losses at the tail, and request the report without which nothing
-//! leaves.
+//! Keepalives of a hop: they reveal losses at the tail, and request the report without which
+//! nothing leaves.
 //!
 //! ```text
 //!  full window, no report   first after RTT / 4, then every RTT / 4 for a second: urgent
@@ -81,8 +81,8 @@ impl Sender {
     }
 
     /// Whether nothing leaves since reports are missing, not since the link is slow: then more of
-    /// them arrive. What arrives meanwhile does not show the capacity. Nor is a link slow whose large
-    /// packets vanish; but sending less shows that sooner.
+    /// them arrive. What arrives meanwhile does not show the capacity. Nor is a link slow whose
+    /// large packets vanish; but sending less shows that sooner.
     pub(super) fn is_stalled(&self, now: Nanos) -> bool {
         let is_in_doubt = self.link.sizes().is_in_doubt();
         self.is_full() && !is_in_doubt && now > self.reported_at + self.link.round_trip.mean()
