@@ -1,6 +1,7 @@
 //! The sending side of one hop of a stream: queued symbols, pacing, and retransmission of losses.
 
 mod expiry;
+mod keepalives;
 mod open_loop;
 mod path;
 mod retransmission;
@@ -10,7 +11,6 @@ use crate::config::params::Nanos;
 use crate::config::report::{HeardHop, HopLoss, Planned};
 use crate::hop::rate::sample::AROUND_BYTES;
 use crate::hop::send::in_flight::{Carried, InFlight, Outcome};
-use crate::hop::send::keepalive::{KEEPALIVE_MAX_NANOS, Keepalive};
 use crate::hop::send::link_sender::LinkSender;
 use crate::hop::send::liveness::Liveness;
 use crate::hop::send::repair::RepairBudget;
@@ -35,18 +35,6 @@ const REPORT_NANOS: Nanos = 2_000_000;
 /// A symbol is retransmitted until this long, plus round trips, after it was first seen.
 const AGAIN_NANOS: Nanos = 1_000_000_000;
 const AGAIN_ROUND_TRIPS: Nanos = 4;
-
-/// Keepalive interval while symbols wait.
-const KEEPALIVE_WAITING_NANOS: Nanos = 10_000_000;
-
-/// Keepalive schedule. After `KEEPALIVES` there are none until there is more to send. If none is
-/// answered they continue: the interval is then an eighth of the silence, which adds little to an
-/// outage, up to the first limit for `KEEPALIVES_OFTEN` keepalives, and the second later. Recovery
-/// may take three, since neither side accepts a single number far from the previous ones.
-const KEEPALIVES: u32 = 32;
-const KEEPALIVES_OFTEN: u32 = 600;
-const SILENCE_PARTS: Nanos = 8;
-const KEEPALIVE_SILENT_NANOS: (Nanos, Nanos) = (60_000_000, 300_000_000);
 
 /// Newest places whose numbers are kept: those in flight, and more than are combined.
 const PLACES: usize = 1 << STREAM_LOG2_MAX;
@@ -92,8 +80,9 @@ pub(crate) struct Sender {
     pub(crate) link: LinkSender,
     /// Mean queueing delay of the link.
     queued: Nanos,
-    /// Time of the last report.
+    /// Time of the last report, and how many in a row resolved no packet in flight.
     reported_at: Nanos,
+    empty_reports: u32,
     /// Numbers to send; numbers and places to retransmit.
     fresh: VecDeque<u32>,
     /// Mean bytes of symbols sent.
@@ -139,6 +128,7 @@ impl Sender {
             link: LinkSender::new(2 * symbols, RepairBudget::new()),
             queued: 0,
             reported_at: 0,
+            empty_reports: 0,
             fresh: VecDeque::with_capacity(symbols),
             mean_bytes: 0,
             again: VecDeque::with_capacity(symbols),
@@ -308,31 +298,21 @@ impl Sender {
         ((bytes / packet_bytes + SPARE_PACKETS) as usize).min(self.link.in_flight.capacity() - 1)
     }
 
+    /// Whether the next packet has to wait for a report.
+    fn is_full(&self) -> bool {
+        self.link.in_flight.on_their_way() >= self.window()
+    }
+
     /// Whether a packet may leave now; otherwise when, if that is known.
     pub(crate) fn opens_at(&self, now: Nanos) -> Result<(), Option<Nanos>> {
         if self.is_open_loop() {
             return Ok(());
         }
-        if self.link.in_flight.on_their_way() >= self.window() {
+        if self.is_full() {
             return Err(None);
         }
         let at = self.link.opens_at();
         if at > now { Err(Some(at)) } else { Ok(()) }
-    }
-
-    fn due_keepalive(&mut self, now: Nanos) -> Option<Next> {
-        let is_due = match self.link.keepalive.due {
-            Some(due) => due <= now,
-            None => self.is_stuck(),
-        };
-        is_due.then_some(Next::Keepalive)
-    }
-
-    /// Whether waiting symbols need a report to leave, and none is requested.
-    fn is_stuck(&self) -> bool {
-        self.link.keepalive.due.is_none()
-            && !self.is_idle()
-            && self.link.in_flight.on_their_way() >= self.window()
     }
 
     /// Records a packet sent under a link sequence number.
@@ -353,6 +333,9 @@ impl Sender {
         if self.link.in_flight.on_their_way() == 0 {
             // Nothing was outstanding.
             self.heard_at = now;
+        }
+        if what == Next::Keepalive && self.is_stalled(now) {
+            self.link.in_flight.ran_dry();
         }
         let takes = self.link.sent(sequence, carried, bytes, now);
         match what {
@@ -377,50 +360,6 @@ impl Sender {
             Next::Probe(_) => {}
             Next::Keepalive => self.left_keepalive(is_unanswered, now),
         }
-    }
-
-    /// Schedules the keepalive after one that was sent.
-    fn left_keepalive(&mut self, is_unanswered: bool, now: Nanos) {
-        if self.is_idle() || self.link.keepalive.count < KEEPALIVES {
-            self.link.keepalive.count += 1;
-        }
-        self.asked_at = now;
-        let silence = now.saturating_sub(self.heard_at);
-        let patience = self.link.round_trip.patience();
-        if self.link.round_trip.is_known() && silence > patience {
-            self.heard_at = now;
-            self.link.rate.silence();
-        }
-        let longest = self.waiting_interval().max(self.liveness.silence() / SILENCE_PARTS);
-        let wait = self.link.keepalive.interval(self.link.round_trip.mean()).min(longest);
-        let is_over = self.link.keepalive.count >= KEEPALIVES && self.is_idle();
-        let goes_on = !is_over || is_unanswered;
-        let (often, rarely) = KEEPALIVE_SILENT_NANOS;
-        let most = match self.is_idle() {
-            true if self.link.keepalive.count > KEEPALIVES_OFTEN => rarely,
-            true if self.liveness.silence() > patience => often,
-            true => KEEPALIVE_MAX_NANOS,
-            false => self.waiting_interval(),
-        };
-        self.link.keepalive.due = goes_on.then(|| now + wait.min(most));
-        if is_over {
-            // The neighbour may have recovered: the next packets find out.
-            self.link.in_flight.forget();
-        }
-    }
-
-    /// Requests a report if no packet follows soon; without reports, even if packets follow: all of
-    /// them may be too large for the link.
-    fn ask_soon(&mut self, now: Nanos) {
-        let soon = Keepalive::first_at(self.link.round_trip.mean(), now);
-        let is_heard = now.saturating_sub(self.heard_at) <= self.link.round_trip.patience();
-        let last = self.asked_at + KEEPALIVE_SILENT_NANOS.0;
-        self.link.keepalive.restart(if is_heard { soon } else { soon.min(last.max(now)) });
-    }
-
-    /// Keepalive interval while symbols wait for a report.
-    fn waiting_interval(&self) -> Nanos {
-        KEEPALIVE_WAITING_NANOS.max(self.link.round_trip.mean() * 5 / 4)
     }
 
     /// When the sender is due next, even without arrivals.
@@ -454,6 +393,7 @@ impl Sender {
         let mut acknowledged = 0;
         let Self { receiver, link, open, given_up, placed, .. } = self;
         let hop = *receiver;
+        let on_their_way = link.in_flight.on_their_way();
         let heard = link.resolve(report, payload, now, |carried, outcome| {
             match (carried, outcome) {
                 (Carried::Symbol { number, .. }, Outcome::Came) if is_lost_behind => came(number),
@@ -491,6 +431,10 @@ impl Sender {
         self.send_missing(store, &report.missing, now);
         let Some(heard) = heard else { return };
         (self.heard_at, self.reported_at) = (now, now);
+        self.empty_reports = match self.link.in_flight.on_their_way() < on_their_way {
+            true => 0,
+            false => self.empty_reports.saturating_add(1),
+        };
         self.liveness.heard();
         self.queued = smoothed(self.queued, heard.waited);
         self.link.measure(report, &heard, now);

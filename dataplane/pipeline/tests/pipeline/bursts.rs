@@ -42,3 +42,56 @@ fn a_full_link_has_none_of_them() {
     println!("{share:.3} of the limit");
     assert!(share > 0.9, "{share}");
 }
+
+const SEEDS: u64 = 3;
+
+/// Greedy TCP, with more to send than the links carry.
+const GREEDY: Load = Load { bytes: 1400, rate: None, ordered: true };
+
+/// The mean of what arrived over such links, as part of what they carry while they do.
+fn mean(hops: usize, link: Link, mut run: impl FnMut(&mut Line) -> f64) -> f64 {
+    let part = |seed| {
+        let mut line = Line::new(&vec![link; hops], GREEDY, seed);
+        line.run(3 * SECOND);
+        let since = line.now;
+        let up = run(&mut line);
+        line.goodput(since) / link.limit(GREEDY.bytes) / up
+    };
+    (1..=SEEDS).map(part).sum::<f64>() / SEEDS as f64
+}
+
+/// Reports are lost in bursts, too. Keepalives 17 ms apart took long to outlast those, and what
+/// arrived meanwhile was taken for the capacity: 0.5 of the limit arrived over three hops.
+#[test]
+fn long_bursts_stop_no_hop() {
+    for (hops, least) in [(1, 0.9), (3, 0.72)] {
+        let part = mean(hops, link(20.0), |line| {
+            line.run(4 * SECOND);
+            1.0
+        });
+        println!("{hops} hops, bursts of 20: {part:.2} of the limit");
+        assert!(part > least, "{part}");
+    }
+}
+
+/// Outages of the middle link, once a second. The rate fell to a fifth after each, and then rose
+/// beyond the link.
+#[test]
+fn outages_cost_little_more_than_they_last() {
+    for (outage, least) in [(50, 0.91), (100, 0.88), (300, 0.85)] {
+        for hops in [1, 3] {
+            let link = Link::new(0.03, 7);
+            let part = mean(hops, link, |line| {
+                for _ in 0..3 {
+                    line.set(hops / 2, Link { loss: 1.0, ..link });
+                    line.run(outage * MILLI);
+                    line.set(hops / 2, link);
+                    line.run(SECOND - outage * MILLI);
+                }
+                1.0 - outage as f64 * 1e-3
+            });
+            println!("{hops} hops, outages of {outage} ms: {part:.2} of the limit");
+            assert!(part > least, "{part}");
+        }
+    }
+}

@@ -32,12 +32,12 @@ fn run(line: &mut Line, random: &mut ChaCha8Rng, late: Nanos, nanos: Nanos) {
     }
 }
 
-/// Share of a link's capacity that is delivered in seconds 2 to 6.
+/// Share of a link's capacity that is delivered in seconds 2 to 10.
 fn share(line: &mut Line, late: Nanos) -> f64 {
     let mut random = ChaCha8Rng::seed_from_u64(5);
     run(line, &mut random, late, 2 * SECOND);
     let since = line.now;
-    run(line, &mut random, late, 4 * SECOND);
+    run(line, &mut random, late, 8 * SECOND);
     line.goodput(since) / line.link().limit(GREEDY.bytes)
 }
 

@@ -23,7 +23,12 @@ pub(crate) struct Keepalive {
 impl Keepalive {
     /// When the first one after a packet sent now is due.
     pub(crate) fn first_at(round_trip: Nanos, now: Nanos) -> Nanos {
-        now + (round_trip / 4).max(KEEPALIVE_MIN_NANOS)
+        now + Self::urgent_interval(round_trip)
+    }
+
+    /// Interval while nothing may leave before a report: a quarter of the round trip.
+    pub(crate) fn urgent_interval(round_trip: Nanos) -> Nanos {
+        (round_trip / 4).max(KEEPALIVE_MIN_NANOS)
     }
 
     /// Schedules the first one after a packet.

@@ -237,6 +237,11 @@ impl PathMtu {
         }
     }
 
+    /// Whether packets of a size were lost, and none of it has arrived since.
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        self.doubt.is_some()
+    }
+
     /// Losses of packets larger than any that arrived since the doubt began.
     fn times_lost(&self, doubt: &Doubt) -> u8 {
         self.lost[class(doubt.came.max(self.floor)) + 1..].first().copied().unwrap_or(0)

@@ -1,7 +1,8 @@
 //! One next hop as one of several paths to a receiver: how soon symbols arrive over it, and whether
 //! it delivers any.
 
-use super::{KEEPALIVE_SILENT_NANOS, KEEPALIVES_OFTEN, Sender};
+use super::Sender;
+use super::keepalives::{KEEPALIVE_SILENT_NANOS, KEEPALIVES_OFTEN};
 use crate::base::time::earlier;
 use crate::config::params::Nanos;
 use crate::hop::rate::sample::AROUND_BYTES;

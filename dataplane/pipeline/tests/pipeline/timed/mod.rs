@@ -391,6 +391,10 @@ impl Line {
                     if self.nodes[node].wakes_at == Some(at) {
                         self.nodes[node].wakes_at = None;
                         self.turn(node);
+                        // A source waits for a window that timers may open.
+                        if node == 0 && self.ingress_at.is_none() {
+                            self.enter();
+                        }
                     }
                 }
                 What::Beside { index, acked: Some(number) } => self.acked_beside(index, number),
