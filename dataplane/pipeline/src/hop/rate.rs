@@ -228,11 +228,6 @@ impl Rate {
         self.usual_loss
     }
 
-    /// Whether the rate of the link has not been found yet.
-    pub(crate) fn is_starting(&self) -> bool {
-        self.phase == Phase::Startup
-    }
-
     /// Whether any arrival has been reported.
     pub(crate) fn has_sample(&self) -> bool {
         self.usual_loss.is_some()

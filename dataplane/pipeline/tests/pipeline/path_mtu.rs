@@ -156,7 +156,7 @@ fn forged_sizes_end_no_flow_of_generations() {
 }
 
 /// As with TCP, which reads neither counters nor reports. Of seeds 1 to 16, two (3 and 4) find the
-/// second limit after 1.7 instead of 0.5 s: probes of a start are lost.
+/// second limit after 1.7 instead of 0.5 s.
 #[test]
 fn limit_that_falls_and_rises_while_traffic_runs_is_followed() {
     (5..=8).for_each(limit_is_followed);
