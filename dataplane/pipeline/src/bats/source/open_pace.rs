@@ -1,5 +1,5 @@
 //! Pace of batches whose next hops report nothing to this source: several next hops, a fixed
-//! redundancy, no return path, or not yet.
+//! redundancy, or no return path.
 //!
 //! A block that left at once would overflow a short queue, and the sink would request batches that
 //! overflow it again. So a block leaves within the time that data takes to fill one:

@@ -19,15 +19,13 @@ impl BatsSource {
         self.left.is_some() || self.sending().is_some()
     }
 
-    /// Whether the pace allows a packet to leave; otherwise when it will. Until a start finds the
-    /// rate of the link, data leaves as it comes: a block at a rate that is a guess may overflow
-    /// the link's queue.
+    /// Whether the pace allows a packet to leave; otherwise when it will.
     pub(super) fn leaves_at(&self, now: Nanos) -> Result<(), Option<Nanos>> {
-        let at = self.open_pace.leaves_at();
-        if at > now && self.mender.link.rate.is_starting() {
-            return Err(Some(at));
+        if self.mender.is_paced(now) {
+            return self.mender.leaves_at(now);
         }
-        self.mender.leaves_at(now)
+        let at = self.open_pace.leaves_at();
+        if at > now { Err(Some(at)) } else { Ok(()) }
     }
 
     /// When the open block is closed as it is: as soon as packets pause, and after a while even if

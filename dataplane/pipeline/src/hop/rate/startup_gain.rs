@@ -1,6 +1,6 @@
 //! How far the start phase runs ahead of the received rate.
 
-use super::{FIRST, Phase, Rate};
+use super::FIRST;
 use crate::config::params::Nanos;
 
 /// Multiple of the received rate to send when data never runs out; and otherwise: TCP starts in
@@ -13,14 +13,6 @@ pub(super) const AHEAD: f64 = 4.0;
 /// of 25 ms; at 25 ms it lost none to four, and carried as much.
 const AHEAD_NANOS: f64 = 25e6;
 pub(super) const AHEAD_LEAST: f64 = 2.0;
-
-impl Rate {
-    /// Whether the rate of the link has not been found yet.
-    #[cfg(feature = "bats")]
-    pub(crate) fn is_starting(&self) -> bool {
-        self.phase == Phase::Startup
-    }
-}
 
 /// The next rate for a received rate, both in bytes per second.
 pub(super) fn of(carried: f64, is_limited: bool, round_trip: Nanos) -> f64 {

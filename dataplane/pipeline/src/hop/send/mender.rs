@@ -291,9 +291,13 @@ impl Mender {
     }
 
     fn unless_paced(&self, at: Nanos, now: Nanos) -> Result<(), Option<Nanos>> {
+        if at > now && self.is_paced(now) { Err(Some(at)) } else { Ok(()) }
+    }
+
+    /// Whether reports of the next node set a pace, or may still do.
+    pub(crate) fn is_paced(&self, now: Nanos) -> bool {
         let may_report = self.begun_at.is_some_and(|at| now < at + UNKNOWN_NANOS);
-        let is_paced = may_report || self.link.round_trip.is_known();
-        if at > now && is_paced { Err(Some(at)) } else { Ok(()) }
+        may_report || self.link.round_trip.is_known()
     }
 
     /// Queueing delay in front of the links from here on, beyond the usual amount per link.
