@@ -59,12 +59,6 @@ const RATIO: std::ops::RangeInclusive<f64> = 0.2..=1.3;
 const ASKING_WEIGHT: f64 = 1.0 / 16.0;
 const ASKING_MAX: f64 = 0.25;
 
-/// Where waiting for replacements takes too long, blocks get enough batches to decode without them,
-/// if a batch keeps at least this part of its rank. Below it, that costs more than the wait: over 4
-/// hops of 10 % and 10 ms it took a fifth of the rate of BBR inside. Over 3 hops of 3 % and 50 ms,
-/// waiting delayed blocks by 100 ms: HyStart of CUBIC inside ended at 122 packets, 3 to 13 Mbit/s.
-const SLOW_RANK_LEAST: f64 = 0.88;
-
 /// How long that assumption holds if each block that requests more is lost and many requested more
 /// twice within this time.
 const DOUBT_NANOS: Nanos = 60_000_000_000;
@@ -108,8 +102,6 @@ pub(crate) struct BatchPlanner {
     /// Whether hops recover their losses, and the share of blocks that request more nevertheless.
     is_mended: bool,
     asking: f64,
-    /// Whether that takes too long to wait for.
-    is_slow: bool,
     /// Whether answers to a block's requests arrive after the block was abandoned.
     is_late: bool,
     doubted_until: Nanos,
@@ -131,7 +123,6 @@ impl BatchPlanner {
             ratio: 1.0,
             is_mended: false,
             asking: 0.0,
-            is_slow: false,
             is_late: false,
             doubted_until: 0,
             asks: false,
@@ -218,11 +209,6 @@ impl BatchPlanner {
         self.is_late = is_late;
     }
 
-    /// Sets whether waiting for replacements takes too long.
-    pub(crate) fn set_slow(&mut self, is_slow: bool) {
-        self.is_slow = is_slow;
-    }
-
     fn surety(&self, params: &FlowParams) -> Surety {
         Surety::first(params, !self.is_late || self.is_mended())
     }
@@ -251,14 +237,13 @@ impl BatchPlanner {
         }
     }
 
-    /// Rank that a batch of `size` has at the sink. If hops recover their losses soon, it arrives
-    /// whole; the histogram, taken when blocks decode, does not show that.
+    /// Rank that a batch of `size` has at the sink. If hops recover their losses, it arrives whole;
+    /// the histogram, taken when blocks decode, does not show that.
     pub(crate) fn rank(&self, size: usize) -> Rank {
-        let Rank { mean, variance } = self.model(size);
-        let waits = !self.is_slow || mean < SLOW_RANK_LEAST * size as f64;
-        if self.is_mended() && waits {
+        if self.is_mended() {
             return Rank { mean: size as f64, variance: 0.0 };
         }
+        let Rank { mean, variance } = self.model(size);
         let mean = (mean * self.ratio).min(size as f64);
         // On a good path the rank is never far from the mean. On a bad one it varies more than the
         // model predicts, at most as if each degree of freedom were lost independently.

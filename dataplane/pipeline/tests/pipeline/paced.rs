@@ -125,23 +125,3 @@ fn a_stream_of_tcp_inside_fills_the_path() {
         }
     }
 }
-
-/// Over long hops, blocks once waited for replacements of lost packets: CUBIC inside took that for
-/// a queue, and its start ended at 122 packets.
-#[cfg(feature = "bats")]
-#[test]
-fn blocks_over_long_hops_seldom_wait_for_replacements() {
-    let (link, hops) = (Link::new(0.03, 50), 3);
-    for rate in [1000.0, 5000.0] {
-        let load = Load { bytes: 1300, rate: Some(rate), ordered: true };
-        let mut line = Line::with(&vec![link; hops], load, 1, blocks);
-        line.run(3 * SECOND);
-        let (since, sent, entered) = (line.now, line.sent(0).0, line.entered());
-        line.run(4 * SECOND);
-        let way = hops as Nanos * link.delay;
-        let [median, late] = [0.5, 0.99].map(|part| (line.delay(since, part) - way) / MILLI);
-        let packets = (line.sent(0).0 - sent) as f64 / (line.entered() - entered) as f64;
-        println!("{rate} a second: {median} and {late} ms, {packets:.2} packets each");
-        assert!(median < 60 && packets < 1.5, "{median} ms, {packets}");
-    }
-}

@@ -23,7 +23,6 @@ impl BatsSource {
         let hold = cx.params.hold_timeout_nanos;
         let is_late = self.mender.link.path_round_trip() > hold;
         self.planner.set_mended(self.is_mended(cx), is_late, cx.io.now);
-        self.planner.set_slow(self.mender.is_slow());
     }
 
     /// Answers a NACK with further batches of the block, once per round.
