@@ -1,5 +1,5 @@
-//! Blocks over links of 20 Mbit/s with queues of 64 packets, fewer than a block has, where no next hop
-//! reports to the source: over several paths, and with a fixed redundancy.
+//! Blocks over links of 20 Mbit/s with queues of 64 packets, fewer than a block has, where no next
+//! hop reports to the source: over several paths, and with a fixed redundancy.
 
 #![cfg(feature = "bats")]
 
