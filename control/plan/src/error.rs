@@ -75,7 +75,7 @@ pub enum MeasureError {
     /// Packets of one size vanish.
     #[error(
         "of trains {1} nothing arrives, although single packets do: a firewall or a policer on the \
-         way drops them; measure from a host next to it"
+         path drops them; measure from a host next to it"
     )]
     NoTrains(SocketAddr, &'static str),
 }

@@ -1,9 +1,10 @@
 //! Chores of the repository that need more than a shell script: `cargo xtask ebpf`, `cargo xtask
-//! tidy`, `cargo xtask sbom`, `cargo xtask audited`, `cargo xtask book`.
+//! tidy`, `cargo xtask sbom`, `cargo xtask audited`, `cargo xtask book`, `cargo xtask
+//! errors`.
 //!
 //! Not on the path of any packet, and no crate depends on it. Reads and builds files below the
-//! repository's root, and writes only the objects in `ebpf`, a folder for the book, the page of
-//! command lines, and a bill of materials.
+//! repository's root, and writes only the objects in `ebpf`, a folder for the book, the pages of
+//! command lines and errors, and a bill of materials.
 
 #![forbid(unsafe_code)]
 
@@ -12,6 +13,8 @@ mod audited;
 mod book;
 
 mod ebpf;
+
+mod errors;
 
 mod repository;
 
@@ -32,6 +35,7 @@ fn main() -> ExitCode {
         ["ebpf"] => ebpf::install(&root),
         ["ebpf", "--check"] => ebpf::check(&root),
         ["tidy"] => tidy::run(&root),
+        ["errors"] => repository::list_files(&root).and_then(|it| errors::write(&root, &it)),
         ["sbom", file] => sbom::write(&root, Path::new(file)),
         ["audited", bill, ref programs @ ..] if !programs.is_empty() => {
             let programs: Vec<&Path> = programs.iter().map(Path::new).collect();
@@ -119,6 +123,7 @@ usage: cargo xtask <task>
   ebpf          rebuild ebpf/recoded.bpf.o and ebpf/link.bpf.o from their sources
   ebpf --check  rebuild them elsewhere and fail when the committed ones differ
   tidy          check the rules of the repository that the compiler does not
+  errors        write docs/reference/errors.md from the error messages of the sources
   sbom FILE     write the crates in the released programs as a CycloneDX bill of materials
   audited BILL PROGRAM...  compare the lists of crates in programs with Cargo.lock
   book stage DIR      copy the pages of the book into DIR, for mdBook (scripts/book)

@@ -8,7 +8,7 @@
 //! [`sentences`]: their length in documents.
 //! [`readmes`]: every crate has one, and the paths that documents name exist. [`named`],
 //! [`functions`], [`constants`]: tests, functions and values that documents name. Of
-//! [`crate::book`]: links, and the list of pages.
+//! [`crate::book`]: links, and the list of pages. Of [`crate::errors`]: the page of messages.
 //!
 //! Each check is a function from text to findings, so that its test needs no repository.
 
@@ -48,7 +48,7 @@ use std::path::Path;
 use crate::repository::{Finding, list_files, read_text};
 use crate::tidy::comments::Language;
 use crate::tidy::dependencies::Package;
-use crate::{TaskError, book};
+use crate::{TaskError, book, errors};
 
 /// The page with the glossary.
 const GLOSSARY: &str = "docs/glossary.md";
@@ -93,6 +93,7 @@ pub fn run(root: &Path) -> Result<String, TaskError> {
         findings.extend(constants::check(file, &text, text_of));
     }
     findings.extend(book::summary::check(&read_text(root, book::SUMMARY)?, &files));
+    findings.extend(errors::check(root, &files)?);
     for file in files.iter().filter(|file| Path::new(file).ends_with("Cargo.lock")) {
         findings.extend(locked::check(file, &read_text(root, file)?));
     }
