@@ -28,6 +28,7 @@ use crate::error::BenchError;
 use crate::kernels::{choose_core, millis, thread_seconds};
 use crate::machine::Machine;
 use crate::results::write_json;
+use adversaries::SimulatedReport;
 use work::PacketWork;
 
 /// Measure what tags and encryption cost per packet
@@ -49,7 +50,7 @@ use work::PacketWork;
   cargo run --release -p bench -- secure --quick
   cargo run --release -p bench -- secure --json bench/results/secure.json
   cargo run --release -p bench -- secure --attack --json bench/results/attack.json
-  cargo run --release -p bench -- secure --attack --simulated")]
+  cargo run --release -p bench -- secure --attack --simulated --json bench/results/liars.json")]
 pub struct SecureOptions {
     /// Also write everything, each sample included, to this file
     #[arg(long, value_name = "FILE")]
@@ -119,15 +120,12 @@ struct CryptoReport {
 /// [`BenchError`]: one sentence, with the fix if there is one.
 pub fn run(options: &SecureOptions) -> Result<(), BenchError> {
     if options.simulated {
-        let report = adversaries::run(SEED)?;
+        let report = SimulatedReport::measure(SEED, options.quick)?;
         println!("{}", report.table());
         return options.json.as_ref().map_or(Ok(()), |path| write_json(path, &report));
     }
     if options.attack {
-        let report = match options.quick {
-            true => attack::run(1, 1, SEED)?,
-            false => attack::run(4, 3, SEED)?,
-        };
+        let report = attack::run(SEED, options.quick)?;
         println!("{}", report.table());
         return options.json.as_ref().map_or(Ok(()), |path| write_json(path, &report));
     }

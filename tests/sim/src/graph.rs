@@ -56,12 +56,6 @@ impl Wires {
 }
 
 impl Scenario {
-    /// Draws a scenario: any network conditions, any code; one in eight is not a line.
-    #[must_use]
-    pub fn from_seed(seed: u64) -> Scenario {
-        draw(seed).unwrap_or_else(|| Scenario::line_from_seed(seed))
-    }
-
     /// The scenario of [`Scenario::line`] over links between any nodes, each in direction of the
     /// sinks: node 0 is the source, nodes without outgoing links are sinks.
     #[must_use]
@@ -115,18 +109,25 @@ pub(crate) fn draw(seed: u64) -> Option<Scenario> {
 fn paths(seed: u64, random: &mut Random) -> Scenario {
     let lengths: Vec<usize> =
         (0..random.size(2..=4)).map(|path| random.size(usize::from(path > 0) + 1..=3)).collect();
+    let spread = random.pick(&[Spread::Sum, Spread::Sum, Spread::Backup, Spread::Every]);
+    let edges = path_edges(&lengths);
+    let mut scenario = Scenario::graph(seed, &edges, Link::CLEAN).coded(Code::Stream);
+    scenario.nodes[0].spread = spread;
+    scenario
+}
+
+/// Links of paths of these lengths from node 0 to one sink, path by path. The sink is the last
+/// node.
+pub(crate) fn path_edges(lengths: &[usize]) -> Vec<(usize, usize)> {
     let sink = 1 + lengths.iter().map(|length| length - 1).sum::<usize>();
     let (mut edges, mut relay) = (Vec::new(), 0);
     for length in lengths {
-        let relays: Vec<usize> = (1..length).map(|at| relay + at).collect();
+        let relays: Vec<usize> = (1..*length).map(|at| relay + at).collect();
         relay += relays.len();
         let way: Vec<usize> = [0].into_iter().chain(relays).chain([sink]).collect();
         edges.extend(way.windows(2).map(|pair| (pair[0], pair[1])));
     }
-    let spread = random.pick(&[Spread::Sum, Spread::Sum, Spread::Backup, Spread::Every]);
-    let mut scenario = Scenario::graph(seed, &edges, Link::CLEAN).coded(Code::Stream);
-    scenario.nodes[0].spread = spread;
-    scenario
+    edges
 }
 
 /// Up to three relays with one to three sinks each, and perhaps a sink directly behind the source.

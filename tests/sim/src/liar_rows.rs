@@ -60,6 +60,9 @@ pub struct LiarRow {
 }
 
 impl LiarRow {
+    /// Packets of [`LiarRow::missing`] that may miss: trials of the liar's path.
+    pub const MISSING_MAX: u64 = 10;
+
     /// Codes and ways to use both paths.
     pub const CASES: &[(Code, Spread)] = &[
         (Code::Stream, Spread::Every),
@@ -70,26 +73,37 @@ impl LiarRow {
         (Code::Stream, Spread::Backup),
     ];
 
-    /// Runs every lie for every case, once over the honest path alone and once with the liar.
+    /// Runs every lie for every case.
     ///
     /// # Errors
     /// The first violated invariant, with the row that violated it.
     pub fn all(seed: u64) -> Result<Vec<LiarRow>, (String, Violation)> {
-        let mut rows = Vec::new();
-        for &(code, spread) in LiarRow::CASES {
-            let alone = Scenario::honest_path(seed, code);
-            let named = |violation| (format!("honest path, {code:?}, seed {seed}"), violation);
-            let honest = Delivered::of(&alone).map_err(named)?.during;
-            for lie in Lie::ALL {
-                let beside = Scenario::beside_liar(seed, code, spread, lie);
-                let name = format!("{code:?}, {spread:?}, {}, seed {seed}", lie.name());
-                let Delivered { during, missing, late_nanos } =
-                    Delivered::of(&beside).map_err(|violation| (name, violation))?;
-                let share = during as f64 / honest.max(1) as f64;
-                rows.push(LiarRow { seed, code, spread, lie, share, missing, late_nanos });
-            }
-        }
-        Ok(rows)
+        let cases = LiarRow::CASES.iter().map(|case| LiarRow::of_case(seed, case.0, case.1));
+        Ok(cases.collect::<Result<Vec<_>, _>>()?.concat())
+    }
+
+    /// Runs every lie for one of [`LiarRow::CASES`], once over the honest path alone and once with
+    /// the liar.
+    ///
+    /// # Errors
+    /// The first violated invariant, with the row that violated it.
+    pub fn of_case(
+        seed: u64,
+        code: Code,
+        spread: Spread,
+    ) -> Result<Vec<LiarRow>, (String, Violation)> {
+        let alone = Scenario::honest_path(seed, code);
+        let named = |violation| (format!("honest path, {code:?}, seed {seed}"), violation);
+        let honest = Delivered::of(&alone).map_err(named)?.during;
+        let row = |lie: Lie| {
+            let beside = Scenario::beside_liar(seed, code, spread, lie);
+            let name = format!("{code:?}, {spread:?}, {}, seed {seed}", lie.name());
+            let Delivered { during, missing, late_nanos } =
+                Delivered::of(&beside).map_err(|violation| (name, violation))?;
+            let share = during as f64 / honest.max(1) as f64;
+            Ok(LiarRow { seed, code, spread, lie, share, missing, late_nanos })
+        };
+        Lie::ALL.into_iter().map(row).collect()
     }
 
     /// Names of code, way and lie.
@@ -146,9 +160,11 @@ impl Scenario {
     pub fn beside_liar(seed: u64, code: Code, spread: Spread, lie: Lie) -> Scenario {
         let mut scenario = Scenario::graph(seed, &LIAR_PATHS, Link::CLEAN);
         scenario.nodes[0].spread = spread;
-        let mut scenario = scenario.with_keys_and_load(code);
+        let liar = Liar { node: 1, lie, from: LIES_FROM };
+        let mut scenario = scenario.with_keys_and_load(code).with_liar(liar);
         scenario.hops[..2].fill(link(LIAR_DELAY));
-        scenario.liars = vec![Liar { node: 1, lie, from: LIES_FROM }];
+        // Rows report what is missing.
+        scenario.promise.missing_max = u64::from(PACKETS);
         scenario
     }
 
@@ -158,7 +174,16 @@ impl Scenario {
         Scenario::graph(seed, &HONEST_PATH, Link::CLEAN).with_keys_and_load(code)
     }
 
-    fn with_keys_and_load(self, code: Code) -> Scenario {
+    /// Adds a liar, and promises what enters once its path is judged.
+    pub(crate) fn with_liar(mut self, liar: Liar) -> Scenario {
+        self.promise.delivered = Some(liar.from + JUDGED_NANOS..Nanos::MAX);
+        self.promise.missing_max = LiarRow::MISSING_MAX;
+        self.liars = vec![liar];
+        self
+    }
+
+    /// Six seconds of traffic of 8 Mbit/s, with all keys, over links of 20 Mbit/s.
+    pub(crate) fn with_keys_and_load(self, code: Code) -> Scenario {
         let mut scenario = self.coded(code).with(|node| {
             (node.sealed, node.tagged) = (true, true);
             node.symbol_bytes = match node.code {
@@ -170,9 +195,6 @@ impl Scenario {
         });
         scenario.hops.fill(link(HONEST_DELAY));
         scenario.hop_tags = true;
-        // Rows report what is missing.
-        scenario.promise.delivered = Some(LIES_FROM + JUDGED_NANOS..Nanos::MAX);
-        scenario.promise.missing_max = u64::from(PACKETS);
         scenario.frames = FRAMES;
         scenario.traffic = Traffic {
             packets: PACKETS,

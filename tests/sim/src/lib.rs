@@ -41,6 +41,10 @@ mod liar;
 
 mod liar_rows;
 
+mod liar_draw;
+
+mod seed;
+
 mod node;
 
 mod crew;

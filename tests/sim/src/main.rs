@@ -22,8 +22,9 @@ struct Arguments {
     /// Threads for --count.
     #[arg(long, default_value_t = 4)]
     threads: usize,
-    /// Shows what arrives over two paths while a relay of one of them lies, for each lie.
-    #[arg(long, conflicts_with_all = ["count", "trace"])]
+    /// Shows what arrives over two paths while a relay of one of them lies, for each lie. With
+    /// --count, runs only the seeds that draw such a relay.
+    #[arg(long, conflicts_with = "trace")]
     liars: bool,
     /// Prints every step of the run.
     #[arg(long, conflicts_with = "count")]
@@ -55,7 +56,10 @@ fn liars(seed: u64) -> Result<(), Box<dyn Error>> {
 
 fn search(arguments: &Arguments, count: u64) -> Result<(), Box<dyn Error>> {
     let seeds = arguments.seed..arguments.seed.saturating_add(count);
-    let Swept { found, short } = sweep(seeds, arguments.threads);
+    let seeds = seeds.filter(|seed| !arguments.liars || Scenario::draws_liar(*seed));
+    let seeds: Vec<u64> = seeds.collect();
+    let count = seeds.len();
+    let Swept { found, short } = sweep(seeds.into_iter(), arguments.threads);
     for found in &found {
         println!("{found}");
     }

@@ -27,6 +27,8 @@ pub(crate) enum Stream {
     Tagged,
     /// Networks that are not lines.
     Graph,
+    /// A liar on one of two paths.
+    Liar,
     /// Whether hops have keys.
     HopKeys,
     /// Forgeries of an attacker without keys in one direction of a link.
@@ -50,6 +52,7 @@ impl Random {
             Stream::Tagged => 4,
             Stream::Graph => 5,
             Stream::HopKeys => 6,
+            Stream::Liar => 7,
             Stream::HopTags { hop, is_up } => {
                 3 << 62 | 1 << 40 | u64::from(is_up) << 20 | hop as u64
             }
@@ -114,6 +117,7 @@ mod tests {
             Stream::Trouble,
             Stream::Workers,
             Stream::Graph,
+            Stream::Liar,
         ];
         let drawn: std::collections::BTreeSet<u64> = streams.into_iter().map(draw).collect();
         assert_eq!(drawn.len(), streams.len());

@@ -7,6 +7,7 @@ use recoded_pipeline::report::{DropReason, FlowCounters};
 
 use crate::code;
 use crate::delay::Delays;
+use crate::liar::Liar;
 use crate::link::Link;
 use crate::run_report::RunReport;
 use crate::scenario::{Change, Scenario, Threads};
@@ -152,6 +153,9 @@ impl Described<'_> {
                 attack.packet_type,
                 attack.forgeries,
             )?;
+        }
+        for Liar { node, lie, from } in &scenario.liars {
+            writeln!(f, "from {} on, node {node} {}", Time(*from), lie.name())?;
         }
         Ok(())
     }

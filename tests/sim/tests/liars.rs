@@ -6,16 +6,13 @@ use recoded_sim::LiarRow;
 /// second of five; packets that the liar delays by a second do not arrive within them.
 const SHARE_MIN: f64 = 0.85;
 
-/// Packets of three and a half thousand that may miss after the verdict: trials of the liar's path.
-const MISSING_MAX: u64 = 10;
-
 #[test]
 fn what_is_promised_arrives_over_the_honest_path_whichever_lie_the_other_tells() {
     let seed = 31;
     println!("seed {seed}");
     let rows = LiarRow::all(seed).unwrap_or_else(|(row, found)| panic!("{row}: {found}"));
     rows.iter().for_each(|row| println!("{row}"));
-    let is_short = |row: &&LiarRow| row.share < SHARE_MIN || row.missing > MISSING_MAX;
+    let is_short = |row: &&LiarRow| row.share < SHARE_MIN || row.missing > LiarRow::MISSING_MAX;
     let short: Vec<String> = rows.iter().filter(is_short).map(ToString::to_string).collect();
     assert!(short.is_empty(), "seed {seed}:\n{}", short.join("\n"));
 }
