@@ -20,7 +20,8 @@ const WEIGHT: f64 = 0.25;
 /// A longer pause between blocks is no part of that time.
 const PAUSE_NANOS: Nanos = 100_000_000;
 
-/// Most blocks that wait and that make it faster: blocks that overflow a queue wait, too.
+/// Blocks that wait make packets leave up to this many times faster. Blocks that the sink requests
+/// more of wait, too: without a limit, packets that overflow a queue would leave ever faster.
 const WAITING_MAX: usize = 2;
 
 /// Packets that leave at once: half of a short queue. Small blocks wait for nothing.
@@ -32,10 +33,10 @@ const PACKET_NANOS_MAX: f64 = 1e6;
 /// The pace of one source.
 #[derive(Debug, Default)]
 pub(super) struct OpenPace {
-    /// Time that data takes for one packet to send, once known.
-    packet_nanos: Option<f64>,
-    /// How many times faster packets leave, as blocks wait.
-    waiting: f64,
+    /// Mean time that data takes for one packet to send, once known.
+    data_nanos: Option<f64>,
+    /// Time from one packet sent to the next.
+    packet_nanos: f64,
     closed_at: Option<Nanos>,
     next: Nanos,
 }
@@ -47,18 +48,18 @@ impl OpenPace {
         let collected = now.saturating_sub(opened);
         let since = self.closed_at.map_or(0, |at| now.saturating_sub(at).min(PAUSE_NANOS));
         let nanos = collected.max(since) as f64 / packets.max(1) as f64;
-        let mean = self.packet_nanos.unwrap_or(nanos);
-        self.packet_nanos = Some((mean + WEIGHT * (nanos - mean)).min(PACKET_NANOS_MAX));
-        self.waiting = waiting.clamp(1, WAITING_MAX) as f64;
+        let mean = self.data_nanos.unwrap_or(nanos);
+        let mean = (mean + WEIGHT * (nanos - mean)).min(PACKET_NANOS_MAX);
+        self.data_nanos = Some(mean);
+        self.packet_nanos = SHARE * mean / waiting.clamp(1, WAITING_MAX) as f64;
         self.closed_at = Some(now);
     }
 
     /// Records packets sent now.
     pub(super) fn spend(&mut self, packets: usize, now: Nanos) {
-        let nanos = SHARE * self.packet_nanos.unwrap_or(0.0) / self.waiting.max(1.0);
-        let burst = (nanos * BURST_PACKETS) as Nanos;
-        let spent = (nanos * packets as f64) as Nanos;
-        self.next = self.next.max(now.saturating_sub(burst)) + spent;
+        let nanos = |packets| (self.packet_nanos * packets) as Nanos;
+        let earliest = now.saturating_sub(nanos(BURST_PACKETS));
+        self.next = self.next.max(earliest) + nanos(packets as f64);
     }
 
     /// When the next packet may leave.
@@ -73,7 +74,7 @@ mod tests {
 
     const MILLI: Nanos = 1_000_000;
 
-    /// Sends blocks of 100 packets, closed every 20 ms, and returns how long each took to leave.
+    /// Sends blocks of 100 packets, closed at this interval. Returns how long each took to leave.
     fn blocks(count: u64, every: Nanos) -> Vec<Nanos> {
         let mut pace = OpenPace::default();
         let closed = (1..=count).map(|block| block * every);

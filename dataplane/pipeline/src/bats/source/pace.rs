@@ -57,7 +57,10 @@ impl BatsSource {
                 self.left = Some(index);
                 return false;
             }
-            self.send_turn(index, cx);
+            let sent = self.send_turn(index, cx);
+            if !is_hurried {
+                self.open_pace.spend(sent, cx.io.now);
+            }
         }
         let symbols = self.group.iter().map(|formed| usize::from(formed.header.size)).sum();
         self.mender.unit(symbols, cx.io.now);
@@ -67,8 +70,12 @@ impl BatsSource {
         true
     }
 
-    /// Sends packet `index` of each batch of the group.
-    fn send_turn(&mut self, index: u16, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
+    /// Sends packet `index` of each batch of the group. Returns how many batches have one.
+    fn send_turn(
+        &mut self,
+        index: u16,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
+    ) -> usize {
         let is_asked = cx.asks_to_mend();
         let mut sent = 0;
         for Formed { header, word, first, class } in &self.group {
@@ -91,7 +98,7 @@ impl BatsSource {
                 self.kept.left(header.generation, 1);
             }
         }
-        self.open_pace.spend(sent, cx.io.now);
+        sent
     }
 
     /// Releases the unsent packets of the group.
